@@ -2,8 +2,10 @@
 #include "core/host/cores.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <fstream>
+#include <limits>
 #include <sched.h>
 #include <set>
 #include <sstream>
@@ -20,51 +22,42 @@ std::string read_line(const std::string& file) {
   return line;
 }
 
-double quota_of(double quota, double period) {
-  return quota > 0 && period > 0 ? quota / period : 0;
+constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+
+/// CPUs of "200000 100000", a quota and its period; of "max 100000" there is none.
+double quota_of(const std::string& text) {
+  std::istringstream numbers(text);
+  double quota = 0, period = 0;
+  numbers >> quota >> period;
+  return quota > 0 && period > 0 ? quota / period : kNoQuota;
 }
 
-double read_version_2(const std::string& folder) {
-  std::istringstream line(read_line(folder + "/cpu.max"));
-  double quota = 0, period = 0;
-  return line >> quota >> period ? quota_of(quota, period) : 0;
-}
-
-double read_version_1(const std::string& folder) {
-  std::istringstream quota_text(read_line(folder + "/cpu.cfs_quota_us"));
-  std::istringstream period_text(read_line(folder + "/cpu.cfs_period_us"));
-  double quota = 0, period = 0;
-  return quota_text >> quota && period_text >> period ? quota_of(quota, period) : 0;
+/// Of one group: version 2 has the first file, version 1 the others.
+double group_quota(const std::string& folder) {
+  return std::min(quota_of(read_line(folder + "/cpu.max")),
+                  quota_of(read_line(folder + "/cpu.cfs_quota_us") + " " +
+                           read_line(folder + "/cpu.cfs_period_us")));
 }
 
 /// The least quota of `path` and the groups around it.
-template <typename Read>
-double least_quota(const std::string& mount, std::string path, Read read) {
-  double least = 0;
-  while (true) {
-    const double quota = read(mount + path);
-    if (quota > 0 && (least == 0 || quota < least)) least = quota;
-    if (path.empty()) return least;
+double least_quota(const std::string& mount, std::string path) {
+  double least = group_quota(mount + path);
+  while (!path.empty()) {
     path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    least = std::min(least, group_quota(mount + path));
   }
+  return least;
 }
 
 }  // namespace
 
 std::vector<int> allowed_threads() {
-  // The kernel refuses sets smaller than its own.
-  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 2) {
-    cpu_set_t* set = CPU_ALLOC(std::size_t(capacity));
-    if (set == nullptr) break;
-    const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(capacity));
-    const bool known = sched_getaffinity(0, bytes, set) == 0;
-    std::vector<int> threads;
-    for (int cpu = 0; known && cpu < capacity; ++cpu)
-      if (CPU_ISSET_S(std::size_t(cpu), bytes, set)) threads.push_back(cpu);
-    CPU_FREE(set);
-    if (known) return threads;
-  }
-  return {};
+  std::array<cpu_set_t, 64> set = {};  // the kernel refuses sets smaller than its own
+  std::vector<int> threads;
+  if (sched_getaffinity(0, sizeof set, set.data()) != 0) return threads;
+  for (int cpu = 0; cpu < int(CPU_SETSIZE * set.size()); ++cpu)
+    if (CPU_ISSET_S(std::size_t(cpu), sizeof set, set.data())) threads.push_back(cpu);
+  return threads;
 }
 
 int count_cores(const std::vector<int>& threads, const std::string& root) {
@@ -78,10 +71,7 @@ int count_cores(const std::vector<int>& threads, const std::string& root) {
 }
 
 double cgroup_cpu_quota(const std::string& root, const std::string& membership) {
-  double least = 0;
-  const auto take = [&](double quota) {
-    if (quota > 0 && (least == 0 || quota < least)) least = quota;
-  };
+  double least = kNoQuota;
   std::istringstream lines(membership);
   // "0::/path" is version 2's line, "4:cpu,cpuacct:/path" one of version 1.
   for (std::string line; std::getline(lines, line);) {
@@ -91,12 +81,12 @@ double cgroup_cpu_quota(const std::string& root, const std::string& membership) 
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     std::string path = line.substr(second + 1);
     if (path == "/") path.clear();
-    if (controllers == ",,") take(least_quota(root, path, read_version_2));
+    if (controllers == ",,") least = std::min(least, least_quota(root, path));
     if (controllers.find(",cpu,") == std::string::npos) continue;
-    take(least_quota(root + "/cpu", path, read_version_1));
-    take(least_quota(root + "/cpu,cpuacct", path, read_version_1));
+    for (const char* const mount : {"/cpu", "/cpu,cpuacct"})
+      least = std::min(least, least_quota(root + mount, path));
   }
-  return least;
+  return least == kNoQuota ? 0 : least;
 }
 
 Cores available_cores() {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/number_format.h"
-#include "launcher/doctor/nvml.h"
+#include "launcher/gpu_monitor/nvml.h"
 
 namespace lockstep {
 namespace {
@@ -80,12 +80,15 @@ std::vector<MemoryConsumer> largest_processes(std::size_t most,
 }
 
 std::vector<MemoryConsumer> gpu_processes(const std::string& pool) {
-  doctor::GpuFacts facts;
-  facts.gpus.emplace_back().address = pool.substr(0, pool.find(' '));
-  doctor::read_management(doctor::this_machine(), facts);
+  const Nvml nvml("");
+  const Nvml::Device device = nvml.find(pool.substr(0, pool.find(' ')));
   std::vector<MemoryConsumer> users;
-  for (const doctor::GpuUser& user : facts.gpus.front().users)
-    if (user.process != getpid()) users.push_back({user.process, user.name, user.bytes});
+  if (device == nullptr) return users;
+  for (const GpuUser& user : nvml.users(device)) {
+    const std::string folder = fmt::format("/proc/{}", user.process);
+    const std::string name = read_process(folder, user.process).user.name;
+    if (user.process != getpid()) users.push_back({user.process, name, user.bytes});
+  }
   std::ranges::stable_sort(users, std::ranges::greater{}, &MemoryConsumer::bytes);
   return users;
 }

@@ -22,7 +22,7 @@ constexpr const char* kCpu = "processor";
 /// of it is slow.
 constexpr double kFlopsPerCycle = 32, kSlow = 0.4;
 
-/// The text after the first line of /proc/cpuinfo or /proc/self/status that starts with `key`.
+/// The text after `key` in the first line of /proc/cpuinfo that starts with it.
 std::string value_in(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -73,10 +73,6 @@ std::string speed_remedy(const Environment& environment) {
 
 }  // namespace
 
-std::vector<int> allowed_threads(const Environment& environment) {
-  return parse_cpu_list(value_in(environment.read("/proc/self/status"), "Cpus_allowed_list"));
-}
-
 int usable_cores(const Environment& environment, const std::vector<int>& threads) {
   const int cores = std::max(1, count_cores(threads, environment.root));
   const double limit = quota(environment);
@@ -84,7 +80,7 @@ int usable_cores(const Environment& environment, const std::vector<int>& threads
 }
 
 Finding check_affinity(const Environment& environment) {
-  const std::vector<int> threads = allowed_threads(environment);
+  const std::vector<int> threads = environment.allowed_threads();
   const std::vector<int> online =
       parse_cpu_list(environment.read_line("/sys/devices/system/cpu/online"));
   const auto [touched, nodes] = numa_nodes(environment, threads);
@@ -117,7 +113,7 @@ Finding check_cores(const Environment& environment, int gpus) {
   }
   const int cores = environment.cores_here > 0
                         ? environment.cores_here
-                        : usable_cores(environment, allowed_threads(environment));
+                        : usable_cores(environment, environment.allowed_threads());
   const std::string text = fmt::format(
       "{} core{} for {} rank{}", cores, cores > 1 ? "s" : "", ranks, ranks > 1 ? "s" : "");
   if (ranks <= cores)

@@ -65,6 +65,8 @@ struct Environment {
   std::function<int(const std::string& path)> open_device;
   std::function<std::optional<Space>(const std::string& path)> space;
   std::function<WriteTrial(const std::string& folder)> write_trial;
+  /// Hardware threads that this process may use, ascending.
+  std::function<std::vector<int>()> allowed_threads;
   /// Of this process.
   std::function<std::vector<TcpSocket>()> tcp_sockets;
   std::function<std::vector<NetworkInterface>()> interfaces;

@@ -25,14 +25,11 @@ const char* distance_text(int level) {
   return "the link between processors";
 }
 
-/// Whether this process may run nowhere near the GPU's memory node.
+/// Whether this process may run nowhere near the GPU.
 bool is_far(const Environment& environment, const Gpu& gpu) {
-  const std::string node =
-      environment.read_line("/sys/bus/pci/devices/" + gpu.address + "/numa_node");
-  if (node.empty() || node.starts_with('-')) return false;  // -1: the machine has one
-  const std::vector<int> near =
-      parse_cpu_list(environment.read_line("/sys/devices/system/node/node" + node + "/cpulist"));
-  const std::vector<int> threads = allowed_threads(environment);
+  const std::vector<int> near = parse_cpu_list(
+      environment.read_line("/sys/bus/pci/devices/" + gpu.address + "/local_cpulist"));
+  const std::vector<int> threads = environment.allowed_threads();
   return !near.empty() && !threads.empty() && std::ranges::none_of(near, [&](int cpu) {
     return std::ranges::find(threads, cpu) != threads.end();
   });
@@ -92,7 +89,7 @@ Finding check_topology(const Environment& environment, const GpuFacts& facts) {
     return warn(kTopology,
                 fmt::format("GPU {} is on another NUMA node than this rank's CPUs ({})",
                             first.ordinal,
-                            format_cpu_list(allowed_threads(environment))),
+                            format_cpu_list(environment.allowed_threads())),
                 "mpirun --map-by numa --bind-to numa ... (srun: --gpu-bind=closest)");
   std::string text = first.nvlinks_up > 0 ? fmt::format("{} NVLinks a GPU", first.nvlinks_up)
                                           : std::string("no NVLink");

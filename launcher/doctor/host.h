@@ -31,8 +31,6 @@ Finding check_cpu(const Environment& environment);
 /// Room in the folder for results, and how long its disk takes to have a file.
 Finding check_storage(const Environment& environment);
 
-/// The hardware threads that this process may use.
-std::vector<int> allowed_threads(const Environment& environment);
 /// The cores of these hardware threads, at least 1; a cgroup's quota counts.
 int usable_cores(const Environment& environment, const std::vector<int>& threads);
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "launcher/doctor/nvml.h"
 #include "launcher/gpu_monitor/nvidia_abi.h"
 #include "launcher/gpu_monitor/nvidia_library.h"
 
@@ -120,6 +119,26 @@ void read_cuda(const Environment& environment, GpuFacts& facts) {
   if (facts.status != 0) return;
   for (int i = 0; i < count; ++i) facts.gpus.push_back(read_gpu(cuda, i));
   read_peers(cuda, facts.gpus);
+}
+
+/// Of the GPUs that `facts` has already from CUDA.
+void read_management(const Environment& environment, GpuFacts& facts) {
+  const Nvml nvml(environment.library_folder);
+  facts.management = nvml.error().empty();
+  facts.management_status = nvml.status();
+  if (!facts.management) return;
+  facts.managed = nvml.count();
+  std::vector<Nvml::Device> devices;
+  for (Gpu& gpu : facts.gpus) {
+    devices.push_back(nvml.find(gpu.address));
+    gpu.managed = devices.back() != nullptr;
+    if (gpu.managed) nvml.read_state(devices.back(), gpu.part, gpu);
+    for (GpuUser& user : gpu.users)
+      user.name = environment.read_line(fmt::format("/proc/{}/comm", user.process));
+  }
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    for (const Nvml::Device other : devices)
+      facts.gpus[i].distance.push_back(nvml.distance(devices[i], other));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ Place device_sharing_of(const Environment& environment, const GpuFacts& facts) {
   Place place;
   const std::string host = host_name();
   std::copy_n(host.begin(), std::min(host.size(), sizeof place.host - 1), place.host);
-  put_list(place.threads, format_cpu_list(allowed_threads(environment)));
+  put_list(place.threads, format_cpu_list(environment.allowed_threads()));
   std::string gpus;
   for (const Gpu& gpu : facts.gpus) gpus += (gpus.empty() ? "" : ",") + gpu.id;
   put_list(place.gpus, gpus);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "core/host/cores.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device/cuda_build.h"
@@ -86,6 +87,7 @@ Environment this_machine() {
   machine.open_device = open_error;
   machine.space = space_of;
   machine.write_trial = write_small_file;
+  machine.allowed_threads = allowed_threads;
   machine.tcp_sockets = [] { return tcp_sockets("self"); };
   machine.interfaces = network_interfaces;
   machine.nccl_version = nccl_version;

@@ -12,7 +12,7 @@
 
 #include "core/base/signal_masked_thread.h"
 #include "core/host/machine.h"
-#include "launcher/gpu_monitor/gpu_sampler.h"
+#include "launcher/gpu_monitor/nvml.h"
 #include "parallel/monitor/train_records.h"
 
 namespace lockstep {
@@ -64,16 +64,16 @@ GpuWatch::GpuWatch(const Settings& settings) : state_(std::make_shared<State>())
   put_text(state_->use.device, settings.device);
   try {
     thread_ = start_signal_masked_thread([state = state_] {
-      std::optional<GpuSampler> sampler;
+      std::optional<Nvml> nvml;
       try {
-        sampler.emplace(state->settings.library_folder, state->settings.device);
-        watch(*state, *sampler);
+        nvml.emplace(state->settings.library_folder);
+        watch(*state, *nvml);
       } catch (const std::exception& error) {
         const std::lock_guard lock(state->mutex);
         if (!state->abandoned) put_text(state->use.not_watched, error.what());
       }
       state->set(state->ended);
-      sampler.reset();  // may hang too
+      nvml.reset();  // may hang too
       state->set(state->closed);
     });
   } catch (const std::exception& error) {
@@ -84,16 +84,20 @@ GpuWatch::GpuWatch(const Settings& settings) : state_(std::make_shared<State>())
 
 GpuWatch::~GpuWatch() { stop(); }
 
-void GpuWatch::watch(State& state, const GpuSampler& sampler) {
+void GpuWatch::watch(State& state, const Nvml& nvml) {
+  std::string why;
+  const Nvml::Device device = nvml.find(state.settings.device, &why);
+  const bool part = device != nullptr && nvml.has_parts(device);
+  const GpuValues limits = device != nullptr ? nvml.limits(device, part) : GpuValues();
   {
     const std::lock_guard lock(state.mutex);
     if (state.abandoned) return;
     state.started = true;
-    put_text(state.use.not_watched, sampler.not_watched());
-    state.use.part = sampler.part();
-    state.use.limits = sampler.limits();
+    put_text(state.use.not_watched, why);
+    state.use.part = part;
+    state.use.limits = limits;
   }
-  if (!sampler.not_watched().empty()) return;
+  if (device == nullptr) return;
   const Clock::duration period = state.settings.period;
   Clock::time_point next = Clock::now();
   while (state.wait_until(next)) {
@@ -103,7 +107,7 @@ void GpuWatch::watch(State& state, const GpuSampler& sampler) {
       next = begun == kNotBegun ? now + period / 2 : first;
       continue;
     }
-    const GpuSample sample = sampler.sample();
+    const GpuSample sample = nvml.sample(device, part);
     const std::lock_guard lock(state.mutex);
     if (state.abandoned) return;
     state.use.add(sample);

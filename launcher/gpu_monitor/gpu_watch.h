@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-class GpuSampler;
+class Nvml;
 
 /// A thread that looks at this rank's GPU through NVML once a second while the training continues.
 /// Opening the library, starting it and every question happen on that thread: whatever they take,
@@ -56,7 +56,7 @@ class GpuWatch {
 
  private:
   struct State;
-  static void watch(State& state, const GpuSampler& sampler);
+  static void watch(State& state, const Nvml& nvml);
 
   std::shared_ptr<State> state_;  // also the thread's, which may outlive this
   std::thread thread_;

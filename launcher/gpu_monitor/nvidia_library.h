@@ -21,12 +21,11 @@ class NvidiaLibrary {
   /// Calls the function `name` as int(arguments...); -1 where the library lacks it.
   template <typename... Arguments>
   int call(const char* name, Arguments... arguments) const {
-    void* const address = address_of(name);
-    if (address == nullptr) return -1;
-    return reinterpret_cast<int (*)(Arguments...)>(address)(arguments...);
+    const auto called = function<int(Arguments...)>(name);
+    return called != nullptr ? called(arguments...) : -1;
   }
 
-  /// The function `name`, for who calls it often; null where the library lacks it.
+  /// The function `name`; null where the library lacks it.
   template <typename Function>
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(address_of(name));

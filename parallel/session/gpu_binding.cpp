@@ -2,6 +2,7 @@
 #include "parallel/session/gpu_binding.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <filesystem>
@@ -24,15 +25,9 @@ std::vector<int> read_list(const std::string& file) {
 
 /// False where the kernel refuses, as where none of `threads` is in this process's cpuset.
 bool bind_thread(pid_t thread, const std::vector<int>& threads) {
-  const std::size_t count = std::size_t(std::ranges::max(threads)) + 1;
-  cpu_set_t* const set = CPU_ALLOC(count);
-  if (set == nullptr) return false;
-  const std::size_t bytes = CPU_ALLOC_SIZE(count);
-  CPU_ZERO_S(bytes, set);
-  for (const int cpu : threads) CPU_SET_S(std::size_t(cpu), bytes, set);
-  const bool bound = sched_setaffinity(thread, bytes, set) == 0;
-  CPU_FREE(set);
-  return bound;
+  std::array<cpu_set_t, 64> set = {};
+  for (const int cpu : threads) CPU_SET_S(std::size_t(cpu), sizeof set, set.data());
+  return sched_setaffinity(thread, sizeof set, set.data()) == 0;
 }
 
 }  // namespace

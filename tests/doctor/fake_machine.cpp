@@ -60,6 +60,7 @@ FakeMachine::FakeMachine() : folder_(temporary_folder()) {
     if (path.ends_with("/dev/shm")) return shared_memory;
     return disk;
   };
+  environment.allowed_threads = [this] { return threads; };
   environment.tcp_sockets = [this] { return sockets; };
   environment.interfaces = [] {
     return std::vector<NetworkInterface>{{"eth0", {.bytes = {10, 1, 2, 3}}}};
@@ -87,7 +88,6 @@ FakeMachine::FakeMachine() : folder_(temporary_folder()) {
   make_tool("mpirun", "exit 0");
   make_tool("ompi_info", "echo mca:mpi:base:param:mpi_built_with_cuda_support:value:false");
   write("/proc/self/limits", limits("unlimited", "20000"));
-  write("/proc/self/status", "Name:\tlockstep\nCpus_allowed_list:\t0-7\n");
   write("/proc/self/cgroup", "0::/\n");
   write("/proc/cpuinfo",
         "model name\t: AMD EPYC 9654\ncpu MHz\t\t: 3400.0\n"

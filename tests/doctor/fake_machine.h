@@ -50,6 +50,7 @@ class FakeMachine {
                           .no_compiler_because = ""};  ///< without versions: not found
   std::vector<TcpSocket> sockets;                      ///< of the rank
   std::string nccl = "2.28.9";  ///< its version; "none": not built in, empty: cannot be opened
+  std::vector<int> threads{0, 1, 2, 3, 4, 5, 6, 7};  ///< that the process may use
   DevicePeaks cpu_peaks{.fp32_flops = 110e9, .bf16_flops = 215e9, .bytes = 20e9};
 
  private:

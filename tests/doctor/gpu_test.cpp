@@ -345,13 +345,13 @@ TEST(DoctorGpu, AGpuForEachRank) {
 
 TEST(DoctorGpu, RankBoundFarFromItsGpu) {
   FakeMachine machine;
-  machine.write("/sys/bus/pci/devices/0000:43:00.0/numa_node", "1\n");
+  machine.write("/sys/bus/pci/devices/0000:43:00.0/local_cpulist", "4-7\n");
   machine.environment.ranks = machine.environment.ranks_here = 2;
   machine.environment.local_rank = 1;
-  machine.write("/proc/self/status", "Cpus_allowed_list:\t0-1\n");
+  machine.threads = {0, 1};
   expect_line(
       machine, "topology", Verdict::warn, "GPU 1 is on another NUMA node", "--bind-to numa");
-  machine.write("/proc/self/status", "Cpus_allowed_list:\t4-7\n");  // so it is bound then
+  machine.threads = {4, 5, 6, 7};  // so it is bound then
   expect_pass(machine, "topology");
   expect_pass(machine, "affinity");
 }

@@ -10,7 +10,7 @@
 
 #include "core/data/sources.h"
 #include "core/nn/zoo.h"
-#include "launcher/gpu_monitor/gpu_sampler.h"
+#include "launcher/gpu_monitor/nvml.h"
 #include "parallel/session/job.h"
 #include "parallel/training/trainer.h"
 #include "tests/doctor/fake_machine.h"
@@ -26,6 +26,19 @@ using Q = GpuQuantity;
 
 constexpr const char* kAddress = "0000:1b:00.0";
 constexpr milliseconds kPatience{20'000};  // of a loaded machine; reached only where a test fails
+
+/// A GPU that NVML is asked of.
+struct AskedGpu {
+  AskedGpu(const std::string& library_folder, const std::string& address)
+      : nvml(library_folder), device(nvml.find(address, &why)) {}
+  bool part() const { return nvml.has_parts(device); }
+  GpuValues limits() const { return nvml.limits(device, part()); }
+  GpuSample sample() const { return nvml.sample(device, part()); }
+
+  std::string why;  ///< it cannot be
+  Nvml nvml;
+  Nvml::Device device;
+};
 
 /// Two GPUs, the first of which says everything that is asked for.
 class GpuWatchTest : public ::testing::Test {
@@ -51,7 +64,7 @@ class GpuWatchTest : public ::testing::Test {
             .period = milliseconds(10),
             .max_wait = kPatience};
   }
-  GpuSampler sampler(const std::string& device = kAddress) const {
+  AskedGpu gpu(const std::string& device = kAddress) const {
     return {machine_.environment.library_folder, device};
   }
   /// How often the library was asked for use.
@@ -77,13 +90,14 @@ bool brings_a_sample(GpuWatch& watch) {
 }
 
 TEST_F(GpuWatchTest, SamplesEverythingThatIsSaid) {
-  const GpuSampler sampler = this->sampler();
-  ASSERT_EQ(sampler.not_watched(), "");
-  EXPECT_DOUBLE_EQ(sampler.limits()[Q::memory_bytes], 85520809984.);
-  EXPECT_DOUBLE_EQ(sampler.limits()[Q::power_w], 700);
-  EXPECT_DOUBLE_EQ(sampler.limits()[Q::clock_mhz], 1980);
-  EXPECT_DOUBLE_EQ(sampler.limits()[Q::memory_clock_mhz], 2619);
-  const GpuSample first = sampler.sample(), second = sampler.sample();
+  const AskedGpu gpu = this->gpu();
+  ASSERT_EQ(gpu.why, "");
+  const GpuValues limits = gpu.limits();
+  EXPECT_DOUBLE_EQ(limits[Q::memory_bytes], 85520809984.);
+  EXPECT_DOUBLE_EQ(limits[Q::power_w], 700);
+  EXPECT_DOUBLE_EQ(limits[Q::clock_mhz], 1980);
+  EXPECT_DOUBLE_EQ(limits[Q::memory_clock_mhz], 2619);
+  const GpuSample first = gpu.sample(), second = gpu.sample();
   EXPECT_DOUBLE_EQ(first.values[Q::busy], 0.9);
   EXPECT_DOUBLE_EQ(second.values[Q::busy], 0.95);
   EXPECT_DOUBLE_EQ(first.values[Q::bus_busy], 0.4);
@@ -101,25 +115,25 @@ TEST_F(GpuWatchTest, SamplesEverythingThatIsSaid) {
 TEST_F(GpuWatchTest, UpperCaseAddressesAndOlderDriversAreUnderstood) {
   machine_.set_gpu("gpu0.reserved", "");
   machine_.set_gpu("gpu0.used", "7000");
-  const GpuSampler sampler = this->sampler("0000:1B:00.0");
-  ASSERT_EQ(sampler.not_watched(), "");
-  EXPECT_DOUBLE_EQ(sampler.sample().values[Q::memory_bytes], 7000);
+  const AskedGpu gpu = this->gpu("0000:1B:00.0");
+  ASSERT_EQ(gpu.why, "");
+  EXPECT_DOUBLE_EQ(gpu.sample().values[Q::memory_bytes], 7000);
 }
 
 TEST_F(GpuWatchTest, HardwareSlowdownIsCountedOnce) {
   machine_.set_gpu("gpu0.throttled", "8,72,136,32");
-  const GpuSampler sampler = this->sampler();
+  const AskedGpu gpu = this->gpu();
   for (const ClockReason reason :
        {ClockReason::slowdown, ClockReason::heat, ClockReason::power_supply, ClockReason::heat})
-    EXPECT_EQ(sampler.sample().reasons, 1u << unsigned(reason));
+    EXPECT_EQ(gpu.sample().reasons, 1u << unsigned(reason));
 }
 
 TEST_F(GpuWatchTest, WhatIsNotSupportedIsNotSaid) {
   for (const char* name : {"busy", "power_usage", "clock_now", "throttled", "temperature"})
     machine_.set_gpu(std::string("gpu0.") + name, "");
-  const GpuSampler sampler = this->sampler();
+  const AskedGpu gpu = this->gpu();
   GpuUse use;
-  use.add(sampler.sample());
+  use.add(gpu.sample());
   for (const Q quantity : {Q::busy, Q::bus_busy, Q::power_w, Q::clock_mhz, Q::temperature_c})
     EXPECT_EQ(use[quantity].samples, 0);
   EXPECT_EQ(use.reason_samples, 0);
@@ -128,12 +142,12 @@ TEST_F(GpuWatchTest, WhatIsNotSupportedIsNotSaid) {
 
 TEST_F(GpuWatchTest, APartHasNoSharesAndNoMemory) {
   machine_.set_gpu("gpu0.mig", "1");
-  const GpuSampler sampler = this->sampler();
-  EXPECT_TRUE(sampler.part());
-  const GpuSample sample = sampler.sample();
+  const AskedGpu gpu = this->gpu();
+  EXPECT_TRUE(gpu.part());
+  const GpuSample sample = gpu.sample();
   for (const Q quantity : {Q::busy, Q::bus_busy, Q::memory_bytes})
     EXPECT_TRUE(std::isnan(sample.values[quantity]));
-  EXPECT_TRUE(std::isnan(sampler.limits()[Q::memory_bytes]));
+  EXPECT_TRUE(std::isnan(gpu.limits()[Q::memory_bytes]));
   EXPECT_DOUBLE_EQ(sample.values[Q::power_w], 600);
   GpuWatch watch(settings());
   watch.begin();
@@ -142,18 +156,17 @@ TEST_F(GpuWatchTest, APartHasNoSharesAndNoMemory) {
 }
 
 TEST_F(GpuWatchTest, SaysWhyThereIsNothingToWatch) {
-  const auto why = [](const GpuSampler& sampler) { return sampler.not_watched(); };
-  EXPECT_EQ(why(sampler("0000:99:00.0")),
+  EXPECT_EQ(gpu("0000:99:00.0").why,
             "the driver's management library has no GPU 0000:99:00.0: Not Found (NVML error 6)");
-  EXPECT_EQ(why(sampler("")), "CUDA does not say which GPU this is");
+  EXPECT_EQ(gpu("").why, "CUDA does not say which GPU this is");
   machine_.remove("/proc/driver");
-  EXPECT_EQ(why(sampler()),
+  EXPECT_EQ(gpu().why,
             "the driver's management library does not start: Driver Not Loaded (NVML error 9)");
 }
 
 TEST_F(GpuWatchTest, SaysThatNvmlIsMissing) {
   machine_.remove("/lib/libnvidia-ml.so.1");
-  EXPECT_THAT(sampler().not_watched(), HasSubstr("libnvidia-ml.so.1 is not found"));
+  EXPECT_THAT(gpu().why, HasSubstr("libnvidia-ml.so.1 is not found"));
   GpuWatch watch(settings());
   const GpuUse use = watch.stop();
   EXPECT_THAT(use.not_watched, HasSubstr("libnvidia-ml.so.1 is not found"));
@@ -162,7 +175,7 @@ TEST_F(GpuWatchTest, SaysThatNvmlIsMissing) {
 
 TEST_F(GpuWatchTest, SaysThatNvmlIsBroken) {
   machine_.write("/lib/libnvidia-ml.so.1", "no library");
-  EXPECT_THAT(sampler().not_watched(), HasSubstr("cannot be opened: "));
+  EXPECT_THAT(gpu().why, HasSubstr("cannot be opened: "));
 }
 
 TEST_F(GpuWatchTest, AddsUpWhatItSees) {

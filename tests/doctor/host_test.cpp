@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "core/host/cpu_list.h"
 #include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
 #include "tests/doctor/expect.h"
@@ -132,7 +133,7 @@ TEST(DoctorHost, RanksThatWanderBetweenNumaNodes) {
   machine.environment.ranks = machine.environment.ranks_here = 2;
   machine.environment.local_rank = 0;
   expect_line(machine, "affinity", Verdict::warn, "on 2 of 2 NUMA nodes", "--bind-to numa");
-  machine.write("/proc/self/status", "Cpus_allowed_list:\t2\n");
+  machine.threads = {2};
   expect_pass(machine, "affinity");
 }
 
@@ -231,7 +232,7 @@ TEST(DoctorHost, AnEntryThatDoesNotFitIsLeftOut) {
   FakeMachine machine;
   std::string list = "100000";
   for (int cpu = 100002; list.size() < 2000; cpu += 2) list += fmt::format(",{}", cpu);
-  machine.write("/proc/self/status", "Cpus_allowed_list:\t" + list + "\n");
+  machine.threads = parse_cpu_list(list);
   const std::string sent = device_sharing_of(machine.environment, {}).threads;
   EXPECT_GT(sent.size(), 1000u);
   EXPECT_TRUE(list.starts_with(sent + ","));
