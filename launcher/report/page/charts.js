@@ -95,7 +95,7 @@ const charts = (() => {
     context.fillStyle = colour("text");
     context.textBaseline = "bottom";
     spec.labels.forEach((label, i) => {
-      const bottom = y.getPixelForValue(i) - 8;
+      const bottom = y.getPixelForValue(i) - 11;
       const space = area.width - context.measureText(spec.totals[i]).width - 12;
       context.textAlign = "right";
       context.fillText(spec.totals[i], area.right, bottom);
@@ -228,6 +228,7 @@ const charts = (() => {
       const item = document.createElement("li");
       item.append(button);
       list.append(item);
+      drawSwatch(swatch, entry);
       painters.push(() => drawSwatch(swatch, entry));
     }
   }
@@ -340,6 +341,7 @@ const charts = (() => {
     return {
       type: "bar", data: {labels: spec.labels, datasets},
       options: {
+        layout: {padding: {top: 6}},
         indexAxis: "y", interaction: {mode: "index", axis: "y", intersect: false},
         scales: {
           x: axis(spec.x_label, {stacked: true, beginAtZero: true,
