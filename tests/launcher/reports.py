@@ -130,8 +130,8 @@ class Reports(Reported):
                       f"{100 * summary['val_accuracy']:.4g}%"):
             self.assertIn(words, page.text)
         self.assertNotIn("still running", page.text)
-        steps = [line for line in map(json.loads, (self.folder / "run/metrics.jsonl").open())
-                 if "loss" in line]
+        lines = (self.folder / "run/metrics.jsonl").read_text().splitlines()
+        steps = [line for line in map(json.loads, lines) if "loss" in line]
         for chart, name in (("loss", "loss"), ("accuracy", "accuracy"), ("lr", "lr")):
             series = page.charts[chart]["series"][0]
             self.assertEqual(series["x"], [step["step"] for step in steps])
