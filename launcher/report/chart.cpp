@@ -102,7 +102,7 @@ Table table_of_series(const LineChart& chart) {
   return table;
 }
 
-/// A row for each x, with the range of a value behind it.
+/// A row for each x, with the range of a value after it.
 Table table_of_points(const LineChart& chart) {
   Table table{chart.title, {chart.x_label}, {}};
   std::map<double, std::vector<std::string>> rows;

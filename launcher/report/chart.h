@@ -18,7 +18,7 @@ struct Curve {
   std::string name;
   std::vector<Point> points;  ///< a NaN breaks the line
   std::size_t style = 0;      ///< colour and dashes; the page repeats them
-  /// band: a faint line behind another of its name, in neither legend nor tooltip. markers: a line
+  /// band: a faint line below another of its name, in neither legend nor tooltip. markers: a line
   /// with its points. hollow: a dashed line with hollow points.
   enum class Draw { line, band, markers, hollow } draw = Draw::line;
   /// What the table shows of it; null: its points, where no curve of the chart has a series.

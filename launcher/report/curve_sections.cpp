@@ -45,7 +45,7 @@ void add_curve(LineChart& chart,
 }
 
 /// Starts and rollbacks, which explain a kink; of one run, since those of several would not be
-/// told apart.
+/// distinguished.
 void mark_events(LineChart& chart, const Runs& runs) {
   if (runs.size() > 1) return;
   for (const Start& start : runs[0]->starts)
@@ -224,7 +224,7 @@ Json gpu_section(const Runs& runs) {
   };
   constexpr Asked kAsked[] = {
       {Q::gpu_busy, "Some kernel ran", "of the time", Unit::percent},
-      {Q::gpu_bus_busy, "Memory bus busy", "of the time", Unit::percent},
+      {Q::gpu_bus_busy, "Memory controller utilization", "of the time", Unit::percent},
       {Q::gpu_memory_bytes, "Memory held", "whoever holds it", Unit::bytes},
       {Q::gpu_power_w, "Power", "watts", Unit::plain},
       {Q::gpu_clock_mhz, "Clock", "MHz", Unit::plain},

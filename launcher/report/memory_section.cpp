@@ -74,7 +74,8 @@ std::string format_measured(const Summary& summary) {
   if (!peak || *peak <= 0 || !planned) return {};
   const double baseline = summary.number("memory_baseline_bytes").value_or(0);
   std::string text = fmt::format("planned {}", format_bytes(*planned));
-  if (baseline > 0) text += fmt::format(" beside {} of the program itself", format_bytes(baseline));
+  if (baseline > 0)
+    text += fmt::format(" in addition to {} of the program itself", format_bytes(baseline));
   return text + fmt::format("; rank 0's process had {} at most", format_bytes(*peak));
 }
 

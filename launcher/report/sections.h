@@ -41,8 +41,8 @@ Json comparison_section(const Runs& runs);  ///< results and settings that diffe
 Json advice_section(const Runs& runs);
 Json learning_section(const Runs& runs);  ///< loss and accuracy
 Json throughput_section(const Runs& runs);
-Json ledger_section(const Runs& runs);   ///< over time, and by run where there are several
-Json balance_section(const Runs& runs);  ///< by rank
+Json time_breakdown_section(const Runs& runs);  ///< over time, and by run where there are several
+Json balance_section(const Runs& runs);         ///< by rank
 Json memory_section(const Runs& runs);
 Json noise_section(const Runs& runs);  ///< gradient noise scale
 Json steps_section(const Runs& runs);  ///< gradient norm and learning rate

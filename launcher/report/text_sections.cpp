@@ -29,17 +29,11 @@ Json advice_item(const Advice& advice) {
 
 Json starts_table(const RunView& run) {
   if (run->starts.empty()) return nullptr;
-  Table table{"Processes of the run (UTC)",
-              {"from step",
-               "started",
-               "ranks",
-               "host",
-               "version",
-               "what changed",
-               "passed over",
-               "command"},
-              {},
-              Table::Cells::words};
+  Table table{
+      "Processes of the run (UTC)",
+      {"from step", "started", "ranks", "host", "version", "what changed", "skipped", "command"},
+      {},
+      Table::Cells::words};
   constexpr std::size_t kStartsShown = 50;
   for (const Start& start : run->starts) {
     if (table.rows.size() == kStartsShown) {
@@ -123,14 +117,14 @@ Json events_section(const Runs& runs) {
   for (const RunView& run : runs) {
     Table table{"What happened, by kind", {"step", "kind", "what"}, {}, Table::Cells::words};
     add_events(table, run->rollbacks, "rollback");
-    add_events(table, run->skips, "step left out");
+    add_events(table, run->skips, "step skipped");
     add_events(table, run->checkpoints, "checkpoint");
     add_evaluations(table, *run);
     Json tables = Json::array();
     append(tables, starts_table(run));
     if (!table.rows.empty())
       append(tables,
-             details(fmt::format("{} rollbacks, {} steps left out, {} checkpoints, {} evaluations",
+             details(fmt::format("{} rollbacks, {} steps skipped, {} checkpoints, {} evaluations",
                                  run->rollbacks.count,
                                  run->skips.count,
                                  run->checkpoints.count,

@@ -11,8 +11,8 @@ namespace {
 
 using Parts = std::array<double, kParts>;
 
-constexpr std::size_t kLedgerSteps = 100;
-constexpr std::size_t kMaxLedgerCharts = 4;  // beyond, the bars alone
+constexpr std::size_t kBreakdownSteps = 100;
+constexpr std::size_t kMaxBreakdownCharts = 4;  // beyond, the bars alone
 constexpr std::size_t kMaxRanks = 32, kSlowestShown = 24;
 
 double total(const Parts& parts) { return std::accumulate(parts.begin(), parts.end(), 0.0); }
@@ -33,7 +33,7 @@ Parts mean_parts(const RunRecord& run) {
   return parts;
 }
 
-AreaChart ledger_over_time(const RunView& run, const std::string& title) {
+AreaChart breakdown_over_time(const RunView& run, const std::string& title) {
   const Series& whole = (*run)[Quantity::step_ms];
   AreaChart chart{.id = fmt::format("ledger-{}", run.style),
                   .title = title,
@@ -45,7 +45,7 @@ AreaChart ledger_over_time(const RunView& run, const std::string& title) {
   for (std::size_t i = 0; i < kParts; ++i)
     if (is_known(*run, Part(i))) chart.layers.push_back({std::string(words_of(Part(i))), {}, i});
   const double first = whole.first_step() - 1, last = whole.last_step();
-  const double width = std::max(1.0, std::ceil((last - first) / double(kLedgerSteps)));
+  const double width = std::max(1.0, std::ceil((last - first) / double(kBreakdownSteps)));
   for (double after = first; after < last; after += width) {
     const double until = std::min(last, after + width);
     const auto mean = whole.mean_between(after, until);
@@ -104,7 +104,9 @@ Json totals_table(const Runs& runs) {
   return block_of(table);
 }
 
-BarChart ledger_bars(const std::string& id, const std::string& title, const std::string& x_label) {
+BarChart breakdown_bars(const std::string& id,
+                        const std::string& title,
+                        const std::string& x_label) {
   BarChart chart{
       .id = id, .title = title, .description = title, .x_label = x_label, .parts = {}, .bars = {}};
   for (std::size_t i = 0; i < kParts; ++i)
@@ -124,7 +126,7 @@ void leave_out_empty(BarChart& chart) {
 
 Json bars_by_run(const Runs& runs) {
   BarChart chart =
-      ledger_bars("ledger-runs", "A step's time by run", "milliseconds a step, rank 0");
+      breakdown_bars("ledger-runs", "A step's time by run", "milliseconds a step, rank 0");
   chart.row_name = "run";
   for (const RunView& run : runs) {
     const Parts parts = mean_parts(*run);
@@ -148,7 +150,7 @@ std::string format_slowest(const RunRecord& run) {
   const auto score = run.summary->number("slowest_rank_score");
   const std::string phase = run.summary->text("slowest_rank_phase");
   std::string host;
-  for (const RankTimeBreakdown& row : run.summary->ledger)
+  for (const RankTimeBreakdown& row : run.summary->breakdown)
     if (rank && double(row.rank) == *rank) host = row.host;
   if (!rank || *rank < 0 || !score) return {};
   const std::string name = fmt::format("rank {:.0f}{}", *rank, host.empty() ? "" : " on " + host);
@@ -172,8 +174,8 @@ Json balance_of(const RunView& run, bool alone) {
   const std::string slowest = format_slowest(*run);
   if (!slowest.empty()) append(blocks, paragraph(slowest));
   std::vector<RankTimeBreakdown> ranks =
-      run->summary ? run->summary->ledger : std::vector<RankTimeBreakdown>();
-  BarChart chart = ledger_bars(fmt::format("balance-{}", run.style), "Time by rank", "seconds");
+      run->summary ? run->summary->breakdown : std::vector<RankTimeBreakdown>();
+  BarChart chart = breakdown_bars(fmt::format("balance-{}", run.style), "Time by rank", "seconds");
   chart.row_name = "rank";
   if (ranks.size() > kMaxRanks) {
     std::stable_sort(
@@ -204,16 +206,16 @@ Json balance_of(const RunView& run, bool alone) {
 
 }  // namespace
 
-Json ledger_section(const Runs& runs) {
+Json time_breakdown_section(const Runs& runs) {
   Json blocks = Json::array(), charts = Json::array();
   const auto has_steps = [](const RunView& run) { return !(*run)[Quantity::step_ms].empty(); };
   if (std::none_of(runs.begin(), runs.end(), has_steps)) return blocks;
   if (runs.size() > 1) append(charts, bars_by_run(runs));
-  if (runs.size() <= kMaxLedgerCharts)
+  if (runs.size() <= kMaxBreakdownCharts)
     for (const RunView& run : runs)
       append(charts,
-             chart_json(
-                 ledger_over_time(run, runs.size() > 1 ? "Over time: " + run.label : "Over time")));
+             chart_json(breakdown_over_time(
+                 run, runs.size() > 1 ? "Over time: " + run.label : "Over time")));
   append(blocks, charts_block(std::move(charts)));
   append(blocks, totals_table(runs));
   for (const RunView& run : runs)
@@ -229,7 +231,7 @@ Json ledger_section(const Runs& runs) {
 Json balance_section(const Runs& runs) {
   Json blocks = Json::array();
   for (const RunView& run : runs) {
-    const bool several = run->summary && run->summary->ledger.size() > 1;
+    const bool several = run->summary && run->summary->breakdown.size() > 1;
     if (several || !format_slowest(*run).empty()) append(blocks, balance_of(run, runs.size() == 1));
   }
   return blocks;

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What the files of `lockstep scale` say beside its result.
+/// What the files of `lockstep scale` say in addition to its result.
 struct ScaleSubject {
   std::string model, data, device;
   int repeats = 1;
