@@ -219,7 +219,7 @@ class Reports(Reported):
         precious = self.write("precious.html", "<p>precious</p>")
         for force in ((), ("--force",)):
             self.expect_error(self.report("run", "--out=precious.html", *force), 2,
-                              "precious.html", "no page")
+                              "precious.html", "not a page")
             self.expect_error(self.report("run", "--csv=precious.html", *force), 2, "no table")
             self.expect_error(self.report("run", "--out=run/metrics.jsonl", *force), 2,
                               "metrics.jsonl")
