@@ -220,7 +220,7 @@ class Reports(Reported):
         for force in ((), ("--force",)):
             self.expect_error(self.report("run", "--out=precious.html", *force), 2,
                               "precious.html", "not a page")
-            self.expect_error(self.report("run", "--csv=precious.html", *force), 2, "no table")
+            self.expect_error(self.report("run", "--csv=precious.html", *force), 2, "not a table")
             self.expect_error(self.report("run", "--out=run/metrics.jsonl", *force), 2,
                               "metrics.jsonl")
         self.assertEqual(precious.read_text(), "<p>precious</p>")
