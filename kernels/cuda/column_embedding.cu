@@ -55,7 +55,7 @@ __global__ void column_embedding_kernel(const __grid_constant__ RangeTable<Colum
                                         T* y,
                                         const float* x,
                                         ColumnRows rows) {
-  const auto place = sources.device_sharing_of(std::int32_t(blockIdx.x));
+  const auto place = sources.place_of(std::int32_t(blockIdx.x));
   const ColumnSource source = place.range;
   const std::int64_t begin = place.tile * kTile, elems = rows.samples * source.width;
   const std::int64_t end = begin + kTile < elems ? begin + kTile : elems;

@@ -27,7 +27,7 @@ struct RangeTable {
     Range range;
     std::int64_t tile;
   };
-  __device__ Place device_sharing_of(std::int32_t tile) const {
+  __device__ Place place_of(std::int32_t tile) const {
     std::int32_t low = 0, high = count - 1;  // the first range that ends after the tile
     while (low < high) {
       const std::int32_t middle = (low + high) / 2;

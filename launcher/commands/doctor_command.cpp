@@ -58,7 +58,7 @@ void declare(CLI::App& app, DoctorFlags& flags) {
 void find_place(Communicator& ranks,
                 doctor::Environment& environment,
                 const doctor::GpuFacts& facts) {
-  const doctor::Place own = device_sharing_of(environment, facts);
+  const doctor::Place own = place_of(environment, facts);
   std::vector<doctor::Place> places(std::size_t(ranks.size()));
   ranks.all_gather(&own, places.data(), sizeof own);
   resolve(environment, places, ranks.rank());

@@ -28,7 +28,7 @@ void put_list(char (&to)[N], const std::string& list) {
 
 }  // namespace
 
-Place device_sharing_of(const Environment& environment, const GpuFacts& facts) {
+Place place_of(const Environment& environment, const GpuFacts& facts) {
   Place place;
   const std::string host = host_name();
   std::copy_n(host.begin(), std::min(host.size(), sizeof place.host - 1), place.host);

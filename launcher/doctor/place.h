@@ -16,7 +16,7 @@ struct Place {
   char gpus[1024] = {};     ///< Gpu::id of those that it sees, with commas between them
 };
 
-Place device_sharing_of(const Environment& environment, const GpuFacts& facts);
+Place place_of(const Environment& environment, const GpuFacts& facts);
 
 /// Fills in what `environment` says of the job and of this host, as rank `rank` among `places`.
 void resolve(Environment& environment, std::span<const Place> places, int rank);

@@ -35,6 +35,20 @@ std::string text_of(const std::string& file) {
                     hint.empty() ? "lockstep train --help lists all flags" : hint);
 }
 
+/// One string of several values, as the command line takes them.
+Texts split_at_commas(const Texts& texts) {
+  Texts result;
+  for (const std::string& text : texts) {
+    std::size_t begin = 0;
+    for (std::size_t end = text.find(','); end != text.npos; end = text.find(',', begin)) {
+      result.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    result.push_back(text.substr(begin));
+  }
+  return result;
+}
+
 /// As TOML: numbers and truth values bare, all else as strings.
 std::string toml_value(const Setting& setting, const Texts& texts) {
   if (setting.arity == Setting::Arity::list) {
@@ -43,7 +57,12 @@ std::string toml_value(const Setting& setting, const Texts& texts) {
     return fmt::format("[{}]", fmt::join(values, ", "));
   }
   const std::string& text = texts.back();
-  const bool bare = setting.arity == Setting::Arity::flag || is_number(text);
+  // Only as TOML has them: 7, not 007.
+  const bool is_canonical =
+      text == fmt::format("{}", to_whole_number(text)) ||
+      (is_number(text) && text == fmt::format("{}", float(to_real_number(text)))) ||
+      (is_number(text) && text == fmt::format("{}", to_real_number(text)));
+  const bool bare = setting.arity == Setting::Arity::flag || is_canonical;
   return bare ? text : toml_string(text);
 }
 
@@ -59,14 +78,15 @@ std::string read_config_file(const std::string& file,
   for (TomlEntry& entry : entries) {
     const Setting* const setting = find_setting(entry.key);
     if (setting == nullptr) unknown_key(app, entry.key);
+    if (entry.key == "data") data = entry.values.back();
+    if (given.has(entry.key)) continue;
     const bool is_path = setting->type.ends_with("DIR");
     LOCKSTEP_CHECK(!is_path || !entry.values.back().empty(),
                    ConfigError,
                    "--{} is empty in the --config file: expected {}",
                    entry.key,
                    setting->type);
-    if (entry.key == "data") data = entry.values.back();
-    if (given.has(entry.key)) continue;
+    if (setting->commas) entry.values = split_at_commas(entry.values);
     if (source == ConfigSource::saved_run && (entry.key == "init" || entry.key == "init-skip"))
       continue;
     if (entry.key == "data") entry.values.back() = data_found_from(folder, data);

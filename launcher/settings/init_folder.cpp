@@ -190,7 +190,7 @@ void take_init_folder(GivenSettings& given) {
     throw ConfigError(
         fmt::format("--model {} contradicts {}, whose model_type is gpt2", model, config.file()),
         "leave --model out: it is gpt");
-  given.set("model", {"gpt"}, SettingSource::derived);
+  if (!given.has("model")) given.set("model", {"gpt"}, SettingSource::derived);
   given.recipe =  // gpt's own is for characters
       preset_of_width(to_whole_number(settings[2].text));
   for (const OfFolder& setting : settings) derive(setting, config.file(), given);

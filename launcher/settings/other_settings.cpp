@@ -69,7 +69,11 @@ std::string line(const std::string& flag, const std::string& then, const std::st
 
 std::string value_or_absent(const Settings& settings, const std::string& key) {
   const auto entry = settings.find(key);
-  return entry == settings.end() ? "absent" : entry->second;
+  if (entry != settings.end()) return entry->second;
+  // A version before wrote what is off.
+  const Setting* const setting = find_setting(key);
+  const bool is_flag = setting != nullptr && setting->arity == Setting::Arity::flag;
+  return is_flag ? "false" : key == "val-fraction" ? "0" : "absent";
 }
 
 /// What differs of `flags`. Where the first does, others that only one side has follow from it; but

@@ -24,7 +24,7 @@ std::string on_one_line(std::string text) {
   return printable_lines(text);
 }
 
-std::string device_sharing_of(const FaultRecord& record) {
+std::string place_of(const FaultRecord& record) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   // Before a run has begun a number that is gone by then tells people nothing.
@@ -51,8 +51,7 @@ void set_position(FaultRecord& record, const PositionNote& note) {
 std::string to_block(const FaultRecord& record) {
   std::string text =
       fmt::format("[rank {} {}] error: {}\n", record.rank, record.host, on_one_line(record.cause));
-  if (const std::string place = device_sharing_of(record); !place.empty())
-    text += "  " + place + "\n";
+  if (const std::string place = place_of(record); !place.empty()) text += "  " + place + "\n";
   text += printable_lines(record.details);
   if (!record.hint.empty()) text += fmt::format("hint: {}\n", on_one_line(record.hint));
   return text;

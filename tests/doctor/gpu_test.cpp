@@ -328,7 +328,7 @@ TEST(DoctorGpu, AGpuForEachRank) {
     places.clear();
     for (const std::string& gpu : visible) {
       machine.set("CUDA_VISIBLE_DEVICES", gpu);
-      places.push_back(device_sharing_of(machine.environment, read_gpus(machine.environment)));
+      places.push_back(place_of(machine.environment, read_gpus(machine.environment)));
     }
     resolve(machine.environment, places, 1);
   };

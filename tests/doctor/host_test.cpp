@@ -233,7 +233,7 @@ TEST(DoctorHost, AnEntryThatDoesNotFitIsLeftOut) {
   std::string list = "100000";
   for (int cpu = 100002; list.size() < 2000; cpu += 2) list += fmt::format(",{}", cpu);
   machine.threads = parse_cpu_list(list);
-  const std::string sent = device_sharing_of(machine.environment, {}).threads;
+  const std::string sent = place_of(machine.environment, {}).threads;
   EXPECT_GT(sent.size(), 1000u);
   EXPECT_TRUE(list.starts_with(sent + ","));
 }

@@ -231,5 +231,22 @@ TEST(ConfigFile, ALossOnTheCommandLineDropsWhatBelongsToTheOneInTheFile) {
   EXPECT_EQ(parse_train_flags({"--config", smoothed.path(), "--loss=auto"}).label_smoothing, 0.1f);
 }
 
+TEST(ConfigFile, ListsInOneStringAndTruthValuesThatAreOff) {
+  const TomlFile sizes("model = 'mlp'\nhidden = '64,32'\nnesterov = 'off'\n");
+  const TrainFlags flags = parse_train_flags({"--config", sizes.path()});
+  EXPECT_EQ(flags.model.hidden, (std::vector<std::int64_t>{64, 32}));
+}
+
+TEST(ConfigFile, ValuesAreWrittenAsTomlHasThem) {
+  EXPECT_THAT(to_toml(parse_train_flags({"--checkpoint-every=0500"})),
+              HasSubstr("checkpoint-every = '0500'"));
+  EXPECT_THAT(to_toml(parse_train_flags({"--lr=0.02"})), HasSubstr("\nlr = 0.02\n"));
+}
+
+TEST(ConfigFile, AnEmptyPathOfTheFileIsNotReadWhereOneIsTyped) {
+  const TomlFile file("out = ''\n");
+  EXPECT_EQ(parse_train_flags({"--config", file.path(), "--out=x"}).out, "x");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -107,6 +107,8 @@ TEST(Flags, ValuesThatAreNone) {
   EXPECT_THAT(flag_error({"--dropout", "1"}), HasSubstr("--dropout is '1'"));
   EXPECT_THAT(flag_error({"--no-decay", "(", "--weight-decay=1"}), HasSubstr("regular expression"));
   EXPECT_THAT(flag_error({"--lr"}), HasSubstr("--lr"));
+  EXPECT_THAT(flag_error({"--model=gpt", "--data=text:x", "--val-fraction=abc"}),
+              HasSubstr("--val-fraction is 'abc'"));
 }
 
 TEST(Flags, Contradictions) {

@@ -25,7 +25,7 @@ struct Place {
   int rank = 0;
 };
 
-Place device_sharing_of(std::int64_t sample, const TrainOptions& options) {
+Place place_of(std::int64_t sample, const TrainOptions& options) {
   data::Sampler sampler(kSamples, options.seed, true);
   const auto order = sampler.range(0, 0, kSamples);
   const std::int64_t at = std::ranges::find(order, sample) - order.begin();
@@ -48,7 +48,7 @@ TEST(NonFinite, DataIsBlamedWithItsRankAndMicroBatch) {
     const TrainOptions options = small_options();
     const std::string error =
         error_of(put(sample, std::numeric_limits<float>::infinity()), options);
-    const Place place = device_sharing_of(sample, options);
+    const Place place = place_of(sample, options);
     EXPECT_THAT(error, HasSubstr(fmt::format("training: the loss of step {} is ", place.step + 1)));
     EXPECT_THAT(error, HasSubstr(fmt::format(": first found on rank {} (", place.rank)));
     EXPECT_THAT(
@@ -63,7 +63,7 @@ TEST(NonFinite, DataIsBlamedWithItsRankAndMicroBatch) {
 TEST(NonFinite, TheFirstOperatorIsBlamed) {
   const TrainOptions options = small_options();
   const std::string error = error_of(put(5, 3e38f), options);
-  const Place place = device_sharing_of(5, options);
+  const Place place = place_of(5, options);
   // 3e38 is finite; after weights of fc1 below 0.5, fc2's gradient or output is not.
   EXPECT_THAT(error, HasSubstr(fmt::format("first found on rank {} (", place.rank)));
   EXPECT_THAT(error, HasSubstr(fmt::format("in micro-batch {} of 4: ", place.micro_batch + 1)));
@@ -194,7 +194,7 @@ void expect_no_trace(const ModelFunction& model) {
   EXPECT_TRUE(std::isfinite(summary.train_loss));
   if (mpi_world().rank() == 0) {
     ASSERT_EQ(notes.skips.size(), 2u);
-    EXPECT_EQ(notes.skips[0].step, device_sharing_of(kBad, options).step + 1);
+    EXPECT_EQ(notes.skips[0].step, place_of(kBad, options).step + 1);
     EXPECT_THAT(notes.skips[0].cause, HasSubstr("data, 1 of 32 elements"));
   }
 

@@ -45,7 +45,7 @@ __global__ void update_kernel(const __grid_constant__ RangeTable<FlatRange> tabl
                               Rule rule) {
   if (forbids_updates(u.outcome)) return;
   const float grad_scale = grad_scale_of(u.outcome, u.grad_scale);
-  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
+  const auto place = table.place_of(std::int32_t(blockIdx.x));
   const FlatRange& range = place.range;
   rule.enter(range, u.counters);
   constexpr int kState = Rule::kState, kSlots = kState > 0 ? kState : 1;

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlock)
                                StepOutcome* outcome) {
   auto* const partials = dynamic_shared<double>();
   const int team = int(threadIdx.x) / kNormTeam, tiles = table.tiles();
-  const auto place = table.device_sharing_of(team < tiles ? team : 0);
+  const auto place = table.place_of(team < tiles ? team : 0);
   const std::int64_t offset = place.range.offset;
   const double partial = squared_norm_of_block(sums.gradients + offset,
                                                place.range.elems,

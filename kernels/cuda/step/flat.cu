@@ -45,7 +45,7 @@ __global__ void update_statistics_kernel(float* values,
                                          const __grid_constant__ RangeTable<StatisticRange> table,
                                          const StepOutcome* outcome) {
   if (forbids_updates(outcome)) return;
-  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
+  const auto place = table.place_of(std::int32_t(blockIdx.x));
   const StatisticRange& range = place.range;
   const std::int64_t begin = place.tile * kStatisticTile;
   const std::int64_t end =
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kNormThreads)
                        const float* values,
                        const __grid_constant__ RangeTable<NormRange> table,
                        bool aligned) {
-  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
+  const auto place = table.place_of(std::int32_t(blockIdx.x));
   const std::int64_t offset = place.range.offset, elems = place.range.elems;
   const std::int64_t block =
       place.tile * (kNormThreads / kNormTeam) + std::int64_t(threadIdx.x / kNormTeam);

@@ -24,7 +24,7 @@ __global__ void tile_hashes_kernel(std::uint64_t* tiles,
                                    const float* values,
                                    const __grid_constant__ RangeTable<HashRange> table,
                                    bool aligned) {
-  const auto place = table.device_sharing_of(std::int32_t(blockIdx.x));
+  const auto place = table.place_of(std::int32_t(blockIdx.x));
   const HashRange& range = place.range;
   const std::int64_t begin = place.tile * kHashTile, end = begin + kHashTile;
   std::uint64_t sum = 0;

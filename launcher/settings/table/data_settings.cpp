@@ -130,8 +130,8 @@ void add_data_settings(std::vector<Setting>& table) {
           "the source has a validation part, or needs none"))
       .when({"data",
              [](const TrainFlags& flags, std::string_view text) {
-               return text.empty() || !has_tokens(flags.data) ||
-                      to_real_number(std::string(text)) > 0;
+               return !has_tokens(flags.data) || !is_number(std::string(text)) ||
+                      to_real_number(std::string(text)) != 0;
              },
              "0 leaves nothing to validate on; --eval-every 0 skips the validation"})
       .shown_as("csv: 0.2, images: 0, text, tokens: 0.1");

@@ -131,7 +131,8 @@ void add_hyper_parameter(SettingRows& rows, const HyperParameterRow& row) {
   if (name == "nesterov")
     setting.when({"momentum",
                   [](const TrainFlags& flags, std::string_view text) {
-                    return text == "false" || text_of(flags.options.optimizer, "momentum") != "0";
+                    return (!text.empty() && !to_bool("--nesterov", std::string(text))) ||
+                           text_of(flags.options.optimizer, "momentum") != "0";
                   },
                   "Nesterov momentum needs --momentum X, as in --momentum 0.9"});
 }

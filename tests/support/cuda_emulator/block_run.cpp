@@ -96,7 +96,7 @@ void BlockRun::fail(cudaError_t status, std::string text) {
   watched = false;
   failed_ = true;
   status_ = status;
-  text_ = fmt::format("{}: {}", device_sharing_of(progress.thread), text);
+  text_ = fmt::format("{}: {}", place_of(progress.thread), text);
   std::string().swap(text);  // nothing on this stack is destroyed
   switch_context(*threads_[std::size_t(progress.thread)].context, scheduler_, true);
   std::abort();  // no fiber switches back
@@ -130,7 +130,7 @@ bool BlockRun::complete_warp_operation(int first, int last) {
   const int absent = first + missing;
   throw Fault(cudaErrorLaunchFailure,
               fmt::format("{}: divergent warp: waits at {} for mask {:#010x}, but lane {} {}",
-                          device_sharing_of(stuck),
+                          place_of(stuck),
                           text_of(group.site),
                           group.mask,
                           missing,
@@ -165,7 +165,7 @@ void BlockRun::exchange(int first, int last, unsigned mask) {
         throw Fault(cudaErrorLaunchFailure,
                     fmt::format("{}: divergent warp: the shuffle at {} reads lane {}, which is not "
                                 "in its mask {:#010x}",
-                                device_sharing_of(i),
+                                place_of(i),
                                 text_of(thread.site),
                                 thread.source,
                                 mask));
@@ -188,7 +188,7 @@ bool BlockRun::pass_barrier() {
   if (other >= 0)
     throw Fault(cudaErrorLaunchFailure,
                 fmt::format("{}: divergent barrier: {} while thread {} waits at {}",
-                            device_sharing_of(other),
+                            place_of(other),
                             state_of(other),
                             text_of(threads_[std::size_t(waiting)].index),
                             text_of(threads_[std::size_t(waiting)].site)));
@@ -223,7 +223,7 @@ std::uint64_t BlockRun::warp_operation(
   return thread.bits;
 }
 
-std::string BlockRun::device_sharing_of(int thread) const {
+std::string BlockRun::place_of(int thread) const {
   return fmt::format(
       "block {}, thread {}", text_of(blockIdx), text_of(threads_[std::size_t(thread)].index));
 }

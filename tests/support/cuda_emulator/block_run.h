@@ -71,7 +71,7 @@ class BlockRun {
   void exchange(int first, int last, unsigned mask);
   /// Lets threads leave the barrier that all wait at. False: all have ended.
   bool pass_barrier();
-  std::string device_sharing_of(int thread) const;
+  std::string place_of(int thread) const;
   std::string state_of(int thread) const;
 
   FiberStacks stacks_;
