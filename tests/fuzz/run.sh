@@ -12,7 +12,7 @@
 #   --work DIR    where DIR/corpus/TARGET grows from run to run, DIR/findings takes inputs that are
 #                 findings, and DIR/logs what the fuzzers say (default build/fuzz/work)
 #   --coverage    then print which share of the parsers' files (parsers.txt) the inputs ran
-#   --minimise    run nothing: copy into tests/fuzz/corpus what of DIR/corpus covers more, smallest first
+#   --minimise    run nothing: copy into tests/fuzz/corpus few of DIR/corpus that cover more
 #   TARGET        a file name in tests/fuzz without .cpp (default: all)
 #
 # Fails where there is a finding: a crash, an error that no user should see, undefined behaviour, a
@@ -80,9 +80,11 @@ export TMPDIR=$scratch
 export ASAN_OPTIONS=quarantine_size_mb=16
 
 if $minimise; then
+  # By edges alone: how often one is passed would keep many more inputs.
   for target in "${targets[@]}"; do
     mkdir -p "$work/corpus/$target"
-    "$programs/fuzz_$target" -merge=1 -max_len=4096 "tests/fuzz/corpus/$target" "$work/corpus/$target" \
+    "$programs/fuzz_$target" -set_cover_merge=1 -use_counters=0 -max_len=4096 \
+      "tests/fuzz/corpus/$target" "$work/corpus/$target" \
       >"$work/logs/$target.merge" 2>&1
   done
   exit 0

@@ -109,6 +109,12 @@ def write_manifest() -> None:
     put("manifest", "no_seal", '{"version":1}')
 
 
+# What a state has behind steps that were skipped or taken back, and between two lines of the log.
+FAULTS = {"skipped_steps": 3, "skipped_in_row": 1, "left_out": [[2, 4], [7, 8]], "rollbacks": 1,
+          "rollback_base": 500, "loss_mean": 0.5, "loss_variance": 0.25, "loss_count": 90,
+          "open_labels": 64.0, "open_loss": 0.5, "open_accuracy": 0.75}
+
+
 def write_state() -> None:
     state = {"step": 1000, "samples": 256000, "wall_s": 12.5, "train_loss": 0.25, "evaluated": True,
              "val_loss": 0.5, "val_accuracy": 0.9, "best_val_loss": None, "best_step": -1,
@@ -127,6 +133,12 @@ def write_state() -> None:
     seed("settings_no_pairs", settings=[["a"]])
     seed("settings_nested", settings=[[["a"], "b"]])
     seed("flag_as_number", evaluated=1)
+    seed("faults", **FAULTS)
+    seed("ranges_overlap", **FAULTS | {"left_out": [[2, 4], [3, 8]]})
+    seed("range_backwards", **FAULTS | {"left_out": [[4, 2]]})
+    seed("range_no_pair", **FAULTS | {"left_out": [[1, 2, 3]]})
+    seed("range_too_large", **FAULTS | {"left_out": [[0, 2**63]]})
+    seed("mean_infinite", **FAULTS | {"loss_mean": "inf"})
     missing = dict(state)
     del missing["best_step"]
     put("checkpoint_state", "missing_key", json.dumps(missing))
@@ -142,9 +154,6 @@ def write_checkpoint() -> None:
     state = {"step": 1000, "samples": 256000, "wall_s": 12.5, "train_loss": 0.25, "evaluated": True,
              "val_loss": 0.5, "val_accuracy": 0.9, "best_val_loss": None, "best_step": -1,
              "settings": [["seed", "1"], ["model", "mlp"]]}
-    faults = {"skipped_steps": 3, "skipped_in_row": 1, "left_out": [[2, 4], [7, 8]], "rollbacks": 1,
-              "rollback_base": 500, "loss_mean": 0.5, "loss_variance": 0.25, "loss_count": 90,
-              "open_labels": 64.0, "open_loss": 0.5, "open_accuracy": 0.75}
 
     def digest(content: bytes) -> str:
         return hashlib.sha256(content).hexdigest()
@@ -163,7 +172,7 @@ def write_checkpoint() -> None:
                                          if content is not None))
 
     seed("whole")
-    seed("faults", state | faults)
+    seed("faults", state | FAULTS)
     seed("other_step", state | {"step": 7}, step=7)
     seed("steps_differ", state | {"step": 7})
     seed("no_state", files={"state.json": None})
