@@ -67,7 +67,28 @@ if("neon" IN_LIST LOCKSTEP_LOOP_ISAS AND NOT LOCKSTEP_FUZZ)
   endif()
 endif()
 
+# Not needed to build: pages of `lockstep report` have tables alone without it.
+set(LOCKSTEP_CHART_JS_HINT "Chart.js 3 or 4 (one file, such as chart.min.js), without which the pages of lockstep report \
+and lockstep scale have tables and no charts; found elsewhere by -DLOCKSTEP_CHART_JS=FILE, -DLOCKSTEP_CHART_JS=OFF: without")
+file(TO_CMAKE_PATH "$ENV{CMAKE_PREFIX_PATH}" places)
+list(APPEND places ${CMAKE_PREFIX_PATH} /usr/local /usr)
+list(TRANSFORM places APPEND /share/javascript/chart.js)
+find_file(LOCKSTEP_CHART_JS NAMES chart.umd.min.js chart.umd.js chart.min.js Chart.min.js PATHS ${places} NO_DEFAULT_PATH
+  DOC "Chart.js 3 or 4, put into the pages of lockstep report; OFF: tables alone")
+if(LOCKSTEP_CHART_JS AND NOT EXISTS "${LOCKSTEP_CHART_JS}")
+  message(FATAL_ERROR "LOCKSTEP_CHART_JS: there is no ${LOCKSTEP_CHART_JS}")
+endif()
+if(LOCKSTEP_CHART_JS MATCHES "NOTFOUND$")
+  message(WARNING "not found: ${LOCKSTEP_CHART_JS_HINT}\n"
+    "Debian, Ubuntu: apt-get install libjs-chart.js\n"
+    "Fedora, RHEL:   no package; npm pack chart.js has dist/chart.umd.js")
+endif()
+
 if(LOCKSTEP_MISSING)
+  if(LOCKSTEP_CHART_JS MATCHES "NOTFOUND$")
+    string(APPEND LOCKSTEP_MISSING "  - optional: ${LOCKSTEP_CHART_JS_HINT}\n")
+    list(APPEND LOCKSTEP_MISSING_APT libjs-chart.js)
+  endif()
   list(JOIN LOCKSTEP_MISSING_APT " " apt)
   list(JOIN LOCKSTEP_MISSING_DNF " " dnf)
   message(FATAL_ERROR "Lockstep needs what was not found:\n${LOCKSTEP_MISSING}"

@@ -24,6 +24,7 @@ OF_THE_SYSTEM = re.compile(
     r"|lib(cuda|cu[a-z]+|cudnn[a-z_]*|nccl|nvrtc[a-z-]*|nvidia-[a-z]+|nvJitLink))\.so")
 MPI = re.compile(r"^lib(mpi|mpich|mpi_cxx|mpicxx)\.so")
 PACKAGING = pathlib.Path(__file__).resolve().parent
+CHART_JS = pathlib.Path("/usr/share/javascript/chart.js/chart.min.js")  # as Debian has it
 
 
 def output_of(*command):
@@ -120,7 +121,10 @@ def main(root):
         file.chmod(0o755)
 
     documents = root / "share/doc/lockstep"
-    for name in copy_licenses(libraries, documents / "licenses"):
+    embedded = {}
+    if b"\n * Chart.js v" in program.read_bytes():  # for the pages of lockstep report
+        embedded["Chart.js"] = CHART_JS
+    for name in copy_licenses({**libraries, **embedded}, documents / "licenses"):
         print(f"bundle.py: warning: no copyright file is known of {name}: add it before you give the archive away",
               file=sys.stderr)
     needs = {"glibc": glibc, "mpi": mpi, "libraries": list(libraries)}

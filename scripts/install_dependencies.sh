@@ -24,6 +24,7 @@ packages=(
   zlib1g-dev libssl-dev              # gzip'd data sets, SHA-256
   'libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev' libpng-dev  # images
   libprotobuf-dev protobuf-compiler  # TensorBoard's files
+  libjs-chart.js                     # charts of `lockstep report`
   libgtest-dev libgmock-dev libbenchmark-dev
   python3                            # the scripts read summary.json with it
 )

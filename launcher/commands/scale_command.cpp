@@ -52,7 +52,9 @@ void claim_folder(const ScaleFlags& flags) {
 /// What an earlier `lockstep scale` said there.
 void remove_results(const ScaleFlags& flags) {
   std::error_code ignored;
-  for (const char* name : {"scale.txt", "scale.md", "scale.csv", "scale.json", "scale.svg"})
+  // scale.svg: of a version before scale.html.
+  for (const char* name :
+       {"scale.txt", "scale.md", "scale.csv", "scale.json", "scale.html", "scale.svg"})
     fs::remove(fs::path(flags.out) / name, ignored);
 }
 
@@ -85,7 +87,7 @@ class Scale {
     write();
     output_.out().pass(fmt::format("\n{}\n", scale_text(subject_, result_)));
     announce(fmt::format(
-        "{} of {} runs done; {}/scale.txt, .md, .csv, .json, .svg", done, wanted, flags_.out));
+        "{} of {} runs done; {}/scale.txt, .md, .csv, .json, .html", done, wanted, flags_.out));
     if (subject_.complete) return 0;
     for (const ScaleRun& run : subject_.runs)
       if (!run.error.empty())
@@ -169,7 +171,7 @@ class Scale {
     write_whole(out / "scale.md", scale_markdown(subject_, result_));
     write_whole(out / "scale.csv", scale_csv(result_));
     write_whole(out / "scale.json", scale_json(subject_, result_));
-    write_whole(out / "scale.svg", scale_svg(subject_, result_));
+    write_whole(out / "scale.html", scale_page(subject_, result_));
   }
 
   const ScaleFlags& flags_;

@@ -93,6 +93,7 @@ void gather(Communicator& communicator, std::vector<T>& values) {
   const std::string own(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   values.clear();
   for (const std::string& part : gather_strings(communicator, own)) {
+    if (part.empty()) continue;  // values may have no memory yet
     const std::size_t before = values.size();
     values.resize(before + part.size() / sizeof(T));
     std::memcpy(values.data() + before, part.data(), part.size());

@@ -1,62 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "launcher/report/axis.h"
+#include "launcher/report/document.h"
 #include "launcher/report/series.h"
 
-/// Charts as `<figure>` elements: an SVG whose colours and dashes the page's style sheet gives
-/// (classes s0 to s7 for lines, p0 to p9 for areas), a legend, and a table of the data. Ids begin
-/// with the chart's `id`, which is unique in the page. All texts get escaped.
+/// Charts as JSON objects, which page/charts.js draws: title, description, axes, series and a table
+/// of the data for readers who do not see the drawing. Ids are unique in a page.
 namespace lockstep::report {
 
 /// One line of a chart.
 struct Curve {
   std::string name;
   std::vector<Point> points;  ///< a NaN breaks the line
-  std::size_t style = 0;      ///< colour and dashes, modulo kLineStyles
-  /// A faint line is drawn under another of its name, and is in neither legend nor readout.
-  enum class Draw { line, faint, dots } draw = Draw::line;
-  /// What the table shows of it; none: nothing, as for a curve that another one sums up.
+  std::size_t style = 0;      ///< colour and dashes; the page repeats them
+  /// band: a faint line below another of its name, in neither legend nor tooltip. markers: a line
+  /// with its points. hollow: a dashed line with hollow points.
+  enum class Draw { line, band, markers, hollow } draw = Draw::line;
+  /// What the table shows of it; null: its points, where no curve of the chart has a series.
   const Series* table = nullptr;
+  std::vector<std::pair<double, double>> ranges = {};  ///< min and max of each point; empty: none
 };
-inline constexpr std::size_t kLineStyles = 8;
-inline constexpr std::size_t kAreaStyles = 10;
 
+/// Lines over steps, or over another quantity.
 struct LineChart {
   std::string id, title, description = {};
   std::string y_label = {};  ///< "loss", with its unit: "samples a second"
   std::vector<Curve> curves = {};
   Unit unit = Unit::plain;
   bool from_zero = false;
-  bool may_be_logarithmic = false;  ///< it is where values span more than kManyDecades
+  bool may_be_logarithmic = false;  ///< it is where the max is far above the min
   /// Steps at which something happened, as thin lines.
-  std::vector<Point> marks = {};
-  std::string marks_label = {};                             ///< "start" for the legend
+  std::vector<double> marks = {};
+  std::string marks_name = {};                              ///< for the legend
   std::vector<std::pair<std::string, double>> levels = {};  ///< horizontal lines
   std::string x_label = "step";
+  std::vector<double> x_ticks = {};  ///< not empty: x is logarithmic, with these ticks
 };
-/// Empty where no curve has a point.
-std::string html_of(const LineChart& chart);
+/// Null where no curve has a point.
+Json chart_json(const LineChart& chart);
 
 /// Layers on one another over steps: the parts of a whole.
 struct AreaChart {
   std::string id, title, description = {};
   std::string y_label = {};
-  std::vector<double> steps = {};  ///< where the layers are known; rising
+  std::vector<double> steps = {};  ///< rising
   struct Layer {
     std::string name;
     std::vector<double> values;  ///< as many as steps, none below 0
-    std::size_t style = 0;       ///< modulo kAreaStyles
+    std::size_t style = 0;
   };
   std::vector<Layer> layers = {};  ///< the lowest first
   Unit unit = Unit::plain;
   std::string x_label = "step";
 };
-std::string html_of(const AreaChart& chart);
+/// Null where there are no steps or layers.
+Json chart_json(const AreaChart& chart);
 
 /// Horizontal bars, each of parts one after the other.
 struct BarChart {
@@ -66,7 +69,7 @@ struct BarChart {
     std::string name;
     std::size_t style = 0;
   };
-  std::vector<Part> parts = {};  ///< one: no legend
+  std::vector<Part> parts = {};
   struct Bar {
     std::string label;
     std::vector<double> values;  ///< as many as parts, none below 0
@@ -74,14 +77,12 @@ struct BarChart {
   };
   std::vector<Bar> bars = {};
   Unit unit = Unit::plain;
-  std::string row_label = {};  ///< what a bar is: "rank"
+  std::string row_name = {};  ///< what a bar is: "rank"
 };
-std::string html_of(const BarChart& chart);
+/// Null where no bar is longer than 0.
+Json chart_json(const BarChart& chart);
 
-/// The most rows that a chart's table has.
-inline constexpr std::size_t kTableRows = 40;
-
-/// A value in a chart's table.
-std::string format_value(double value, Unit unit);
+/// The max number of rows of a chart's table.
+inline constexpr std::size_t kMaxTableRows = 40;
 
 }  // namespace lockstep::report

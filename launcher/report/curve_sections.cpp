@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fmt/format.h>
+#include <initializer_list>
 
-#include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 
 namespace lockstep::report {
@@ -10,60 +10,81 @@ namespace {
 
 using Q = Quantity;
 
-constexpr std::size_t kMaxPoints = 1500, kPointsOfAllRuns = 7500;
-constexpr std::size_t kMeans = 100;  // points of a smooth line
+// A page of kMaxRuns runs stays below 2 MB.
+constexpr std::size_t kMaxPoints = 3000, kMaxPointsOfAllRuns = 4500;
+constexpr std::size_t kMaxMeans = 200, kMaxMeansOfAllRuns = 1600;
+
+/// Points that a curve may have in a page of so many runs.
+std::size_t max_points(const Runs& runs) {
+  return std::min(kMaxPoints, kMaxPointsOfAllRuns / std::max<std::size_t>(1, runs.size()));
+}
+
+/// Points of a smooth line.
+std::size_t max_means(const Runs& runs) {
+  return std::min(kMaxMeans, kMaxMeansOfAllRuns / std::max<std::size_t>(1, runs.size()));
+}
+
+/// Adds a curve of one run to a chart of `runs`.
+void add_curve(LineChart& chart,
+               const Runs& runs,
+               const Series& series,
+               const std::string& name,
+               std::size_t style,
+               Curve::Draw draw) {
+  if (series.empty()) return;
+  const std::size_t means_shown = max_means(runs);
+  std::vector<Point> points = extremes(series, max_points(runs));
+  if (draw == Curve::Draw::line && series.records() > std::int64_t(2 * means_shown)) {
+    chart.curves.push_back({name, std::move(points), style, Curve::Draw::band});
+    chart.curves.push_back({name, means(series, means_shown), style, Curve::Draw::line, &series});
+    return;
+  }
+  constexpr std::int64_t kMaxMarkers = 100;
+  if (draw == Curve::Draw::markers && series.records() > kMaxMarkers) draw = Curve::Draw::line;
+  chart.curves.push_back({name, std::move(points), style, draw, &series});
+}
 
 /// Starts and rollbacks, which explain a kink; of one run, since those of several would not be
 /// distinguished.
 void mark_events(LineChart& chart, const Runs& runs) {
   if (runs.size() > 1) return;
   for (const Start& start : runs[0]->starts)
-    if (start.step > 0) chart.marks.push_back({double(start.step), 0});
-  for (const Event& event : runs[0]->rollbacks.kept) chart.marks.push_back({double(event.step), 0});
-  chart.marks_label = "resumed or rolled back";
+    if (start.step > 0) chart.marks.push_back(double(start.step));
+  for (const Event& event : runs[0]->rollbacks.kept) chart.marks.push_back(double(event.step));
+  chart.marks_name = "resumed or rolled back";
 }
 
-std::string in_charts(const std::string& figures) {
-  return figures.empty() ? figures : "<div class=\"charts\">" + figures + "</div>\n";
+/// One block with the charts that have something to draw.
+Json blocks_of(std::initializer_list<Json> charts) {
+  Json drawn = Json::array();
+  for (const Json& chart : charts) append(drawn, chart);
+  Json blocks = Json::array();
+  append(blocks, charts_block(std::move(drawn)));
+  return blocks;
 }
 
-std::string learning_chart(const Runs& runs,
-                           const CurvesAsked& train,
-                           const CurvesAsked& validation) {
-  if (runs.size() > 1) return html_of(chart_of(runs, train)) + html_of(chart_of(runs, validation));
+/// One chart with training and validation of a run, or one of each with all runs.
+void append_learning(Json& charts,
+                     const Runs& runs,
+                     const CurvesAsked& train,
+                     const CurvesAsked& validation) {
   LineChart chart = chart_of(runs, train);
+  if (runs.size() > 1) {
+    append(charts, chart_json(chart));
+    append(charts, chart_json(chart_of(runs, validation)));
+    return;
+  }
   add_curve(chart,
+            runs,
             (*runs[0])[validation.quantity],
             "validation",
             runs[0].style + 1,
-            Curve::Draw::dots,
-            max_points(runs));
+            Curve::Draw::markers);
   mark_events(chart, runs);
-  return html_of(chart);
+  append(charts, chart_json(chart));
 }
 
 }  // namespace
-
-std::size_t max_points(const Runs& runs) {
-  return std::min(kMaxPoints, kPointsOfAllRuns / std::max<std::size_t>(1, runs.size()));
-}
-
-void add_curve(LineChart& chart,
-               const Series& series,
-               const std::string& name,
-               std::size_t style,
-               Curve::Draw draw,
-               std::size_t most) {
-  if (series.empty()) return;
-  if (draw == Curve::Draw::line && series.records() > std::int64_t(2 * kMeans)) {
-    chart.curves.push_back({name, extremes(series, most), style, Curve::Draw::faint});
-    chart.curves.push_back({name, means(series, kMeans), style, Curve::Draw::line, &series});
-    return;
-  }
-  constexpr std::int64_t kMaxDots = 100;
-  if (draw == Curve::Draw::dots && series.records() > kMaxDots) draw = Curve::Draw::line;
-  chart.curves.push_back({name, extremes(series, most), style, draw, &series});
-}
 
 LineChart chart_of(const Runs& runs, const CurvesAsked& asked) {
   LineChart chart{.id = asked.id,
@@ -77,8 +98,8 @@ LineChart chart_of(const Runs& runs, const CurvesAsked& asked) {
     const Series& series = (*run)[asked.quantity];
     if (series.empty()) continue;
     const std::string name = runs.size() > 1 ? run.label : asked.name;
-    const auto draw = asked.dots ? Curve::Draw::dots : Curve::Draw::line;
-    add_curve(chart, series, name, run.style, draw, max_points(runs));
+    const auto draw = asked.markers ? Curve::Draw::markers : Curve::Draw::line;
+    add_curve(chart, runs, series, name, run.style, draw);
     chart.description += fmt::format("; {}: between {} and {}, {} on average",
                                      name.empty() ? asked.title : name,
                                      format_value(series.least(), asked.unit),
@@ -88,37 +109,42 @@ LineChart chart_of(const Runs& runs, const CurvesAsked& asked) {
   return chart;
 }
 
-std::string learning_section(const Runs& runs) {
-  std::string html = learning_chart(runs,
-                                    {.id = "loss",
-                                     .title = runs.size() > 1 ? "Training loss" : "Loss",
-                                     .y_label = "loss",
-                                     .quantity = Q::loss,
-                                     .name = "training",
-                                     .may_be_logarithmic = true},
-                                    {.id = "val-loss",
-                                     .title = "Validation loss",
-                                     .y_label = "loss",
-                                     .quantity = Q::val_loss,
-                                     .may_be_logarithmic = true,
-                                     .dots = true});
-  html += learning_chart(runs,
-                         {.id = "accuracy",
-                          .title = runs.size() > 1 ? "Training accuracy" : "Accuracy",
-                          .y_label = "correct answers",
-                          .quantity = Q::accuracy,
-                          .name = "training",
-                          .unit = Unit::percent},
-                         {.id = "val-accuracy",
-                          .title = "Validation accuracy",
-                          .y_label = "correct answers",
-                          .quantity = Q::val_accuracy,
-                          .unit = Unit::percent,
-                          .dots = true});
-  return in_charts(html);
+Json learning_section(const Runs& runs) {
+  Json charts = Json::array();
+  append_learning(charts,
+                  runs,
+                  {.id = "loss",
+                   .title = runs.size() > 1 ? "Training loss" : "Loss",
+                   .y_label = "loss",
+                   .quantity = Q::loss,
+                   .name = "training",
+                   .may_be_logarithmic = true},
+                  {.id = "val-loss",
+                   .title = "Validation loss",
+                   .y_label = "loss",
+                   .quantity = Q::val_loss,
+                   .may_be_logarithmic = true,
+                   .markers = true});
+  append_learning(charts,
+                  runs,
+                  {.id = "accuracy",
+                   .title = runs.size() > 1 ? "Training accuracy" : "Accuracy",
+                   .y_label = "correct answers",
+                   .quantity = Q::accuracy,
+                   .name = "training",
+                   .unit = Unit::percent},
+                  {.id = "val-accuracy",
+                   .title = "Validation accuracy",
+                   .y_label = "correct answers",
+                   .quantity = Q::val_accuracy,
+                   .unit = Unit::percent,
+                   .markers = true});
+  Json blocks = Json::array();
+  append(blocks, charts_block(std::move(charts)));
+  return blocks;
 }
 
-std::string throughput_section(const Runs& runs) {
+Json throughput_section(const Runs& runs) {
   LineChart rate = chart_of(runs,
                             {.id = "rate",
                              .title = "Throughput",
@@ -136,16 +162,16 @@ std::string throughput_section(const Runs& runs) {
                                    .from_zero = true});
   const LineChart loader = chart_of(runs,
                                     {.id = "loader",
-                                     .title = "Samples/s that the loader could deliver",
+                                     .title = "What loading could deliver",
                                      .y_label = "samples a second, all ranks",
                                      .quantity = Q::loader_samples_per_s,
                                      .name = "loaders",
                                      .may_be_logarithmic = true,
                                      .from_zero = true});
-  return in_charts(html_of(rate) + html_of(step) + html_of(loader));
+  return blocks_of({chart_json(rate), chart_json(step), chart_json(loader)});
 }
 
-std::string steps_section(const Runs& runs) {
+Json steps_section(const Runs& runs) {
   LineChart norm = chart_of(runs,
                             {.id = "norm",
                              .title = "Gradient norm",
@@ -161,10 +187,10 @@ std::string steps_section(const Runs& runs) {
                                    .quantity = Q::lr,
                                    .name = "rate",
                                    .from_zero = true});
-  return in_charts(html_of(norm) + html_of(rate));
+  return blocks_of({chart_json(norm), chart_json(rate)});
 }
 
-std::string noise_section(const Runs& runs) {
+Json noise_section(const Runs& runs) {
   LineChart chart = chart_of(runs,
                              {.id = "noise",
                               .title = "Gradient noise scale",
@@ -172,24 +198,25 @@ std::string noise_section(const Runs& runs) {
                               .quantity = Q::noise_scale,
                               .name = "noise scale",
                               .may_be_logarithmic = true});
-  std::string words;
+  Json blocks = Json::array();
   for (const RunView& run : runs) {
     if (!run->summary) continue;
     const std::string text = run->summary->text("noise_scale_words");
-    if (text.empty()) continue;
-    words += paragraph(runs.size() > 1 ? run.label + ": " + text : text);
+    if (!text.empty()) append(blocks, paragraph(runs.size() > 1 ? run.label + ": " + text : text));
   }
-  if (chart.curves.empty() && words.empty()) return {};
+  if (chart.curves.empty() && blocks.empty()) return blocks;
   if (runs.size() == 1 && runs[0]->summary)
     if (const auto batch = runs[0]->summary->number("global_batch"))
       chart.levels.emplace_back("global batch", *batch);
-  return words +
-         "<p class=\"quiet\">Up to about this many samples, a larger global batch saves steps in "
-         "proportion (McCandlish et al. 2018).</p>\n" +
-         in_charts(html_of(chart));
+  append(blocks,
+         paragraph("Up to about this many samples, a larger global batch saves steps in proportion "
+                   "(McCandlish et al. 2018).",
+                   "quiet"));
+  append(blocks, blocks_of({chart_json(chart)}));
+  return blocks;
 }
 
-std::string gpu_section(const Runs& runs) {
+Json gpu_section(const Runs& runs) {
   struct Asked {
     Q quantity;
     const char *title, *y_label;
@@ -197,40 +224,43 @@ std::string gpu_section(const Runs& runs) {
   };
   constexpr Asked kAsked[] = {
       {Q::gpu_busy, "Some kernel ran", "of the time", Unit::percent},
-      {Q::gpu_bus_busy, "Memory controller busy", "of the time", Unit::percent},
+      {Q::gpu_bus_busy, "Memory controller utilization", "of the time", Unit::percent},
       {Q::gpu_memory_bytes, "Memory held", "whoever holds it", Unit::bytes},
       {Q::gpu_power_w, "Power", "watts", Unit::plain},
       {Q::gpu_clock_mhz, "Clock", "MHz", Unit::plain},
   };
-  std::string html;
+  Json charts = Json::array();
   for (const Asked& asked : kAsked)
-    html += html_of(chart_of(runs,
-                             {.id = std::string(name_of(asked.quantity)),
-                              .title = asked.title,
-                              .y_label = asked.y_label,
-                              .quantity = asked.quantity,
-                              .name = "rank 0",
-                              .unit = asked.unit,
-                              .from_zero = true}));
-  html = in_charts(html);
+    append(charts,
+           chart_json(chart_of(runs,
+                               {.id = std::string(name_of(asked.quantity)),
+                                .title = asked.title,
+                                .y_label = asked.y_label,
+                                .quantity = asked.quantity,
+                                .name = "rank 0",
+                                .unit = asked.unit,
+                                .from_zero = true})));
+  Json blocks = Json::array();
+  append(blocks, charts_block(std::move(charts)));
   for (const RunView& run : runs) {
     if (!run->summary || run->summary->gpus.empty()) continue;
-    constexpr std::size_t kGpusShown = 16;
-    std::string lists;
-    for (std::size_t i = 0; i < std::min(kGpusShown, run->summary->gpus.size()); ++i) {
+    constexpr std::size_t kMaxGpus = 16;
+    Json tables = Json::array();
+    for (std::size_t i = 0; i < std::min(kMaxGpus, run->summary->gpus.size()); ++i) {
       Table table{fmt::format("GPU of rank {}", i), {"quantity", "value"}, {}};
       for (const Setting& value : run->summary->gpus[i])
         table.rows.push_back({value.name, value.value});
-      lists += html_of(table);
+      append(tables, block_of(table));
     }
-    html += details(fmt::format("{}: GPUs by rank{}",
-                                run.label,
-                                run->summary->gpus.size() > kGpusShown
-                                    ? fmt::format(", the first {}", kGpusShown)
-                                    : std::string()),
-                    lists);
+    append(blocks,
+           details(fmt::format("{}: GPUs by rank{}",
+                               run.label,
+                               run->summary->gpus.size() > kMaxGpus
+                                   ? fmt::format(", the first {}", kMaxGpus)
+                                   : std::string()),
+                   std::move(tables)));
   }
-  return html;
+  return blocks;
 }
 
 }  // namespace lockstep::report

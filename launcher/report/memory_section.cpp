@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "core/base/number_format.h"
-#include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 
 namespace lockstep::report {
@@ -20,7 +19,7 @@ Categories categories_of(const Summary& summary) {
   return {{"activations and workspace", arena}, {"all else that was planned", planned - arena}};
 }
 
-std::string category_bars(const RunView& run, const std::string& title) {
+Json category_bars(const RunView& run, const std::string& title) {
   Categories categories = categories_of(*run->summary);
   std::erase_if(categories, [](const auto& category) { return category.second <= 0; });
   std::stable_sort(categories.begin(), categories.end(), [](const auto& a, const auto& b) {
@@ -36,16 +35,17 @@ std::string category_bars(const RunView& run, const std::string& title) {
       .parts = {{"bytes", 0}},
       .bars = {},
       .unit = Unit::bytes,
-      .row_label = "category"};
+      .row_name = "category"};
   for (auto& [name, bytes] : categories) {
     std::replace(name.begin(), name.end(), '_', ' ');
     chart.bars.push_back(
         {name, {bytes}, fmt::format("{}, {}", format_bytes(bytes), format_percent(bytes / sum))});
   }
-  return html_of(chart);
+  return chart_json(chart);
 }
 
-std::string over_one_step(const RunView& run, const std::string& title) {
+/// The arena over the operators of one micro-batch; the description is for all readers.
+AreaChart over_one_step(const RunView& run, const std::string& title) {
   const ArenaCurve& memory = *run->step_memory;
   AreaChart chart{.id = fmt::format("step-memory-{}", run.style),
                   .title = title,
@@ -59,13 +59,13 @@ std::string over_one_step(const RunView& run, const std::string& title) {
   for (std::size_t i = 0; i < memory.live_bytes.size(); ++i)
     chart.steps.push_back(double(i) * double(memory.joined));
   chart.description = fmt::format(
-      "Live bytes of the arena while one micro-batch{} is computed: at most {}{}",
+      "What is live of the arena while one micro-batch{} is computed: at most {}{}",
       memory.micro_batch > 0 ? fmt::format(" of {}", memory.micro_batch) : std::string(),
       format_bytes(*fullest),
       memory.nodes.empty() ? std::string() : ", at " + memory.nodes[at]);
   if (memory.first_backward > 0)
     chart.description += fmt::format("; from operator {} on, backward", memory.first_backward);
-  return html_of(chart) + paragraph(chart.description + ".");
+  return chart;
 }
 
 std::string format_measured(const Summary& summary) {
@@ -81,20 +81,25 @@ std::string format_measured(const Summary& summary) {
 
 }  // namespace
 
-std::string memory_section(const Runs& runs) {
-  std::string charts, words;
+Json memory_section(const Runs& runs) {
+  Json charts = Json::array(), blocks = Json::array(), descriptions = Json::array();
   for (const RunView& run : runs) {
     const std::string of = runs.size() > 1 ? ": " + run.label : "";
     if (run->summary) {
-      charts += category_bars(run, "Memory by category" + of);
+      append(charts, category_bars(run, "Memory by category" + of));
       const std::string measured = format_measured(*run->summary);
       if (!measured.empty())
-        words += paragraph(runs.size() > 1 ? run.label + ": " + measured : measured);
+        append(blocks, paragraph(runs.size() > 1 ? run.label + ": " + measured : measured));
     }
-    if (run->step_memory) charts += over_one_step(run, "Memory over one step" + of);
+    if (run->step_memory) {
+      const AreaChart chart = over_one_step(run, "Memory over one step" + of);
+      append(charts, chart_json(chart));
+      append(descriptions, paragraph(fmt::format("{}: {}.", chart.title, chart.description)));
+    }
   }
-  if (charts.empty() && words.empty()) return {};
-  return words + "<div class=\"charts\">" + charts + "</div>\n";
+  append(blocks, charts_block(std::move(charts)));
+  append(blocks, std::move(descriptions));
+  return blocks;
 }
 
 }  // namespace lockstep::report

@@ -10,6 +10,10 @@
 
 namespace lockstep::report {
 
+/// In the first kilobyte of every page, which tells one from other files.
+inline constexpr std::string_view kPageMark =
+    "<meta name=\"generator\" content=\"lockstep report\">";
+
 /// A file that appears whole under its name, or not at all. What is there already is replaced only
 /// where that is asked for and it begins like a file of the same kind.
 class Output {

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "core/base/number_format.h"
-#include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 
 namespace lockstep::report {
@@ -86,12 +85,9 @@ std::vector<Fact> facts_of(const RunRecord& run) {
   return facts;
 }
 
-std::string notes_of(const RunView& run, bool alone) {
-  std::string html;
+void append_notes(Json& blocks, const RunView& run, bool alone) {
   for (const std::string& note : run->notes)
-    html += fmt::format("<p class=\"note\">{}</p>\n",
-                        escaped_start(alone ? note : run.label + ": " + note));
-  return html;
+    append(blocks, paragraph(alone ? note : run.label + ": " + note, "note"));
 }
 
 Table results_table(const Runs& runs) {
@@ -160,29 +156,28 @@ void add_differences(Table& table,
 
 }  // namespace
 
-std::string overview_section(const Runs& runs) {
+Json overview_section(const Runs& runs) {
+  Json blocks = Json::array();
   if (runs.size() > 1) {
-    std::string html;
-    for (const RunView& run : runs) html += notes_of(run, false);
+    for (const RunView& run : runs) append_notes(blocks, run, false);
     constexpr std::size_t kMaxColumns = 5;  // beyond, a run has a row
-    Table table = results_table(runs);
-    return html + html_of(runs.size() <= kMaxColumns ? transposed(table) : table);
+    const Table table = results_table(runs);
+    append(blocks, block_of(runs.size() <= kMaxColumns ? transposed(table) : table));
+    return blocks;
   }
   const RunView& run = runs[0];
-  std::string html =
-      fmt::format("<p><span class=\"state\">{}</span></p>\n", escaped(format_state(*run)));
-  html += notes_of(run, true);
-  html += "<dl class=\"facts\">";
+  append(blocks, paragraph(format_state(*run), "state"));
+  append_notes(blocks, run, true);
+  Json facts = Json::array();
   for (const Fact& fact : facts_of(*run))
-    html += fmt::format("<div{}><dt>{}</dt><dd>{}</dd></div>",
-                        fact.big ? " class=\"big\"" : "",
-                        escaped(fact.words),
-                        escaped_start(fact.value));
-  return html + "</dl>\n";
+    facts.push_back({{"name", fact.words}, {"value", fact.value}, {"large", fact.big}});
+  append(blocks, {{"kind", "facts"}, {"facts", std::move(facts)}});
+  return blocks;
 }
 
-std::string comparison_section(const Runs& runs) {
-  if (runs.size() < 2) return {};
+Json comparison_section(const Runs& runs) {
+  Json blocks = Json::array();
+  if (runs.size() < 2) return blocks;
   Table table{"Settings and machines that differ", {"setting"}, {}, Table::Cells::words};
   for (const RunView& run : runs) table.header.push_back(run.label);
   add_differences(table,
@@ -193,8 +188,10 @@ std::string comparison_section(const Runs& runs) {
                   runs,
                   [](const RunRecord& run) -> const auto& { return run.environment; },
                   {"command"});
-  if (table.rows.empty()) return paragraph("The runs have the same settings, machine and version.");
-  return html_of(table);
+  append(blocks,
+         table.rows.empty() ? paragraph("The runs have the same settings, machine and version.")
+                            : block_of(table));
+  return blocks;
 }
 
 }  // namespace lockstep::report

@@ -6,17 +6,14 @@
 #include <fmt/format.h>
 #include <vector>
 
-#include "launcher/processes/host_facts.h"
-#include "launcher/report/html.h"
 #include "launcher/report/sections.h"
-#include "launcher/report/style.h"
 
 namespace lockstep::report {
 namespace {
 
 struct SectionAsked {
   const char *id, *heading;
-  std::string (*html)(const Runs&);
+  Json (*blocks)(const Runs&);
 };
 constexpr SectionAsked kSections[] = {
     {"overview", "Overview", overview_section},
@@ -53,41 +50,26 @@ std::vector<std::string> labels_of(std::span<const RunRecord> runs) {
 
 }  // namespace
 
-std::string page_of(std::span<const RunRecord> runs) {
+Json document_of(std::span<const RunRecord> runs) {
   const std::vector<std::string> labels = labels_of(runs);
   Runs views;
   for (std::size_t i = 0; i < runs.size(); ++i) views.push_back({&runs[i], labels[i], i});
-  const std::string title =
-      runs.size() == 1 ? "Run " + labels[0] : fmt::format("Comparison of {} runs", runs.size());
-  std::string nav, sections;
+  Json sections = Json::array();
   for (const SectionAsked& asked : kSections) {
-    const std::string html = asked.html(views);
-    if (html.empty()) continue;
-    nav += fmt::format("<li><a href=\"#{}\">{}</a></li>", asked.id, asked.heading);
-    sections += fmt::format(
-        "<section id=\"{0}\" aria-labelledby=\"{0}-h\"><h2 id=\"{0}-h\">{1}</h2>\n{2}</section>\n",
-        asked.id,
-        asked.heading,
-        html);
+    Json blocks = asked.blocks(views);
+    if (!blocks.empty())
+      sections.push_back(
+          {{"id", asked.id}, {"heading", asked.heading}, {"blocks", std::move(blocks)}});
   }
-  std::string page = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n{}\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{} - Lockstep</title>\n",
-      kPageMark,
-      escaped(title));
-  page += "<style>" + style_sheet() + "</style></head>\n<body>\n";
-  page += "<a class=\"skip\" href=\"#main\">Skip to the report</a>\n" + hatchings();
-  page +=
-      fmt::format("<header><h1>{}</h1>\n<nav aria-label=\"Sections\"><ul>{}</ul></nav></header>\n",
-                  escaped(title),
-                  nav);
-  page += "<main id=\"main\">\n" + sections + "</main>\n";
-  page += fmt::format(
-      "<footer><p>Written by lockstep report {}. Values under the pointer are read off the "
-      "charts; exact ones are in the tables below them.</p></footer>\n",
-      escaped(lockstep_version()));
-  return page + "<script>" + readout_script() + "</script>\n</body></html>\n";
+  Json document = document_of(
+      runs.size() == 1 ? "Run " + labels[0] : fmt::format("Comparison of {} runs", runs.size()),
+      std::move(sections));
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    document["runs"].push_back(
+        {{"label", labels[i]}, {"folder", runs[i].folder}, {"steps", runs[i].steps}});
+  return document;
 }
+
+std::string page_of(std::span<const RunRecord> runs) { return html_page(document_of(runs)); }
 
 }  // namespace lockstep::report

@@ -3,21 +3,16 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "launcher/report/run_record.h"
 
 namespace lockstep::report {
 
-/// In the first kilobyte of every page, which tells one from other files.
-inline constexpr std::string_view kPageMark =
-    "<meta name=\"generator\" content=\"lockstep report\">";
-
 /// Runs in one page keep it readable, and its size in bounds.
 inline constexpr std::size_t kMaxRuns = 16;
 
-/// One HTML file that needs no other: no script, font or image from elsewhere. At least one run,
-/// at most kMaxRuns.
+/// One HTML file that needs no other: no script, font or image from elsewhere. At least one run, at
+/// most kMaxRuns.
 std::string page_of(std::span<const RunRecord> runs);
 
 }  // namespace lockstep::report

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "core/base/number_format.h"
-#include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 
 namespace lockstep::report {
@@ -19,24 +18,22 @@ std::string format_utc(std::int64_t time) {
   return text;
 }
 
-std::string advice_item(const Advice& advice) {
-  std::string html = fmt::format("<li><strong>{}</strong>",
-                                 escaped_start(advice.text.empty() ? advice.cause : advice.text));
-  if (!advice.evidence.empty()) html += fmt::format("<br>{}", escaped_start(advice.evidence));
-  if (!advice.remedy.empty())
-    html += fmt::format("<br>Remedy: <code>{}</code>", escaped_start(advice.remedy));
-  if (advice.gain)
-    html += fmt::format("<br><span class=\"quiet\">Could save {} of the time</span>",
-                        format_percent(*advice.gain));
-  return html + "</li>\n";
+Json advice_item(const Advice& advice) {
+  return {{"text", advice.text.empty() ? advice.cause : advice.text},
+          {"evidence", advice.evidence},
+          {"remedy", advice.remedy},
+          {"gain",
+           advice.gain ? fmt::format("Could save {} of the time", format_percent(*advice.gain))
+                       : std::string()}};
 }
 
-std::string starts_table(const RunView& run) {
-  if (run->starts.empty()) return {};
-  Table table{"Processes of the run (UTC)",
-              {"from step", "started", "ranks", "host", "version", "changed", "skipped", "command"},
-              {},
-              Table::Cells::words};
+Json starts_table(const RunView& run) {
+  if (run->starts.empty()) return nullptr;
+  Table table{
+      "Processes of the run (UTC)",
+      {"from step", "started", "ranks", "host", "version", "what changed", "skipped", "command"},
+      {},
+      Table::Cells::words};
   constexpr std::size_t kStartsShown = 50;
   for (const Start& start : run->starts) {
     if (table.rows.size() == kStartsShown) {
@@ -49,10 +46,10 @@ std::string starts_table(const RunView& run) {
                           start.host,
                           start.lockstep,
                           start.overridden,
-                          start.skipped_checkpoints,
+                          start.passed_over,
                           start.command});
   }
-  return html_of(table);
+  return block_of(table);
 }
 
 void add_events(Table& table, const EventList& events, const char* kind) {
@@ -94,65 +91,68 @@ Table settings_table(const std::string& caption, const std::vector<Setting>& set
   return table;
 }
 
-std::string heading_of(const RunView& run, const Runs& runs) {
-  return runs.size() > 1 ? fmt::format("<h3>{}</h3>\n", escaped(run.label)) : std::string();
+/// Of several runs, each has a heading.
+void append_heading(Json& blocks, const RunView& run, const Runs& runs) {
+  if (runs.size() > 1) append(blocks, heading(run.label));
 }
 
 }  // namespace
 
-std::string advice_section(const Runs& runs) {
-  std::string html;
+Json advice_section(const Runs& runs) {
+  Json blocks = Json::array();
   for (const RunView& run : runs) {
     if (!run->summary || !run->summary->advice) continue;
-    html += heading_of(run, runs);
-    if (run->summary->advice->empty()) {
-      html += paragraph("No advice: nothing measured would make this run faster.");
-      continue;
-    }
-    html += "<ol class=\"advice\">";
-    for (const Advice& advice : *run->summary->advice) html += advice_item(advice);
-    html += "</ol>\n";
+    append_heading(blocks, run, runs);
+    Json items = Json::array();
+    for (const Advice& advice : *run->summary->advice) items.push_back(advice_item(advice));
+    append(blocks,
+           items.empty() ? paragraph("Nothing stands out that would make this run faster.")
+                         : Json{{"kind", "advice"}, {"items", std::move(items)}});
   }
-  return html;
+  return blocks;
 }
 
-std::string events_section(const Runs& runs) {
-  std::string html;
+Json events_section(const Runs& runs) {
+  Json blocks = Json::array();
   for (const RunView& run : runs) {
     Table table{"What happened, by kind", {"step", "kind", "what"}, {}, Table::Cells::words};
     add_events(table, run->rollbacks, "rollback");
     add_events(table, run->skips, "step skipped");
     add_events(table, run->checkpoints, "checkpoint");
     add_evaluations(table, *run);
-    std::string tables = starts_table(run);
-    if (!table.rows.empty()) {
-      const std::string words =
-          fmt::format("{} rollbacks, {} steps skipped, {} checkpoints, {} evaluations",
-                      run->rollbacks.count,
-                      run->skips.count,
-                      run->checkpoints.count,
-                      (*run)[Quantity::val_loss].records());
-      tables += details(words, html_of(table));
-    }
-    if (!tables.empty()) html += heading_of(run, runs) + tables;
+    Json tables = Json::array();
+    append(tables, starts_table(run));
+    if (!table.rows.empty())
+      append(tables,
+             details(fmt::format("{} rollbacks, {} steps skipped, {} checkpoints, {} evaluations",
+                                 run->rollbacks.count,
+                                 run->skips.count,
+                                 run->checkpoints.count,
+                                 (*run)[Quantity::val_loss].records()),
+                     Json::array({block_of(table)})));
+    if (!tables.empty()) append_heading(blocks, run, runs);
+    append(blocks, std::move(tables));
   }
-  return html;
+  return blocks;
 }
 
-std::string settings_section(const Runs& runs) {
-  std::string html;
+Json settings_section(const Runs& runs) {
+  Json blocks = Json::array();
   for (const RunView& run : runs) {
-    std::string tables;
-    if (!run->environment.empty())
-      tables += details("Environment", html_of(settings_table("Environment", run->environment)));
-    if (!run->config.empty())
-      tables += details("Configuration", html_of(settings_table("Configuration", run->config)));
-    if (run->summary && !run->summary->values.empty())
-      tables +=
-          details("All results", html_of(settings_table("summary.json", run->summary->values)));
-    if (!tables.empty()) html += heading_of(run, runs) + tables;
+    Json tables = Json::array();
+    const auto append_settings =
+        [&](const char* summary, const char* caption, const std::vector<Setting>& settings) {
+          if (!settings.empty())
+            append(tables,
+                   details(summary, Json::array({block_of(settings_table(caption, settings))})));
+        };
+    append_settings("Environment", "Environment", run->environment);
+    append_settings("Configuration", "Configuration", run->config);
+    if (run->summary) append_settings("All results", "summary.json", run->summary->values);
+    if (!tables.empty()) append_heading(blocks, run, runs);
+    append(blocks, std::move(tables));
   }
-  return html;
+  return blocks;
 }
 
 }  // namespace lockstep::report

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <numeric>
 
-#include "launcher/report/html.h"
 #include "launcher/report/sections.h"
 
 namespace lockstep::report {
@@ -77,7 +76,7 @@ AreaChart breakdown_over_time(const RunView& run, const std::string& title) {
   return chart;
 }
 
-std::string totals_table(const Runs& runs) {
+Json totals_table(const Runs& runs) {
   Table table{"Where a step's time goes: mean milliseconds a step, and its share", {"part"}, {}};
   std::vector<Parts> means;
   for (const RunView& run : runs) {
@@ -102,12 +101,12 @@ std::string totals_table(const Runs& runs) {
     if (any) table.rows.push_back(std::move(row));
   }
   table.rows.push_back(std::move(sums));
-  return html_of(table);
+  return block_of(table);
 }
 
-BarChart time_breakdown_bars(const std::string& id,
-                             const std::string& title,
-                             const std::string& x_label) {
+BarChart breakdown_bars(const std::string& id,
+                        const std::string& title,
+                        const std::string& x_label) {
   BarChart chart{
       .id = id, .title = title, .description = title, .x_label = x_label, .parts = {}, .bars = {}};
   for (std::size_t i = 0; i < kParts; ++i)
@@ -125,10 +124,10 @@ void leave_out_empty(BarChart& chart) {
   }
 }
 
-std::string bars_by_run(const Runs& runs) {
+Json bars_by_run(const Runs& runs) {
   BarChart chart =
-      time_breakdown_bars("ledger-runs", "A step's time by run", "milliseconds a step, rank 0");
-  chart.row_label = "run";
+      breakdown_bars("ledger-runs", "A step's time by run", "milliseconds a step, rank 0");
+  chart.row_name = "run";
   for (const RunView& run : runs) {
     const Parts parts = mean_parts(*run);
     if (total(parts) <= 0) continue;
@@ -137,7 +136,7 @@ std::string bars_by_run(const Runs& runs) {
                           fmt::format("{} ms", format_number(total(parts)))});
   }
   leave_out_empty(chart);
-  return html_of(chart);
+  return chart_json(chart);
 }
 
 /// What a rank does itself: others wait for it in exposed communication.
@@ -169,25 +168,26 @@ std::string format_slowest(const RunRecord& run) {
       phase.empty() ? "" : ", and loses most of it in " + phase);
 }
 
-std::string balance_of(const RunView& run, bool alone) {
-  std::string html;
-  if (!alone) html += fmt::format("<h3>{}</h3>\n", escaped(run.label));
-  html += paragraph(format_slowest(*run));
+Json balance_of(const RunView& run, bool alone) {
+  Json blocks = Json::array();
+  if (!alone) append(blocks, heading(run.label));
+  const std::string slowest = format_slowest(*run);
+  if (!slowest.empty()) append(blocks, paragraph(slowest));
   std::vector<RankTimeBreakdown> ranks =
       run->summary ? run->summary->breakdown : std::vector<RankTimeBreakdown>();
-  BarChart chart =
-      time_breakdown_bars(fmt::format("balance-{}", run.style), "Time by rank", "seconds");
-  chart.row_label = "rank";
+  BarChart chart = breakdown_bars(fmt::format("balance-{}", run.style), "Time by rank", "seconds");
+  chart.row_name = "rank";
   if (ranks.size() > kMaxRanks) {
     std::stable_sort(
         ranks.begin(), ranks.end(), [](const RankTimeBreakdown& a, const RankTimeBreakdown& b) {
           return own_work(a) > own_work(b);
         });
-    html +=
+    append(
+        blocks,
         paragraph(fmt::format("Of {} ranks, the {} that work longest and the {} that work least.",
                               ranks.size(),
                               kSlowestShown,
-                              kMaxRanks - kSlowestShown));
+                              kMaxRanks - kSlowestShown)));
     ranks.erase(ranks.begin() + kSlowestShown, ranks.end() - (kMaxRanks - kSlowestShown));
   }
   for (const RankTimeBreakdown& rank : ranks)
@@ -198,41 +198,43 @@ std::string balance_of(const RunView& run, bool alone) {
                      own_work(rank),
                      total(rank.parts) - own_work(rank))});
   leave_out_empty(chart);
-  const std::string figure = html_of(chart);
-  return figure.empty() ? html : html + "<div class=\"charts\">" + figure + "</div>\n";
+  Json charts = Json::array();
+  append(charts, chart_json(chart));
+  append(blocks, charts_block(std::move(charts)));
+  return blocks;
 }
 
 }  // namespace
 
-std::string time_breakdown_section(const Runs& runs) {
+Json time_breakdown_section(const Runs& runs) {
+  Json blocks = Json::array(), charts = Json::array();
   const auto has_steps = [](const RunView& run) { return !(*run)[Quantity::step_ms].empty(); };
-  if (std::none_of(runs.begin(), runs.end(), has_steps)) return {};
-  std::string charts;
-  if (runs.size() > 1) charts += bars_by_run(runs);
+  if (std::none_of(runs.begin(), runs.end(), has_steps)) return blocks;
+  if (runs.size() > 1) append(charts, bars_by_run(runs));
   if (runs.size() <= kMaxBreakdownCharts)
     for (const RunView& run : runs)
-      charts += html_of(
-          breakdown_over_time(run, runs.size() > 1 ? "Over time: " + run.label : "Over time"));
-  const std::string table = totals_table(runs);
-  std::string html = runs.size() == 1
-                         ? "<div class=\"charts\">" + charts + "<div>" + table + "</div></div>\n"
-                         : "<div class=\"charts\">" + charts + "</div>\n" + table;
+      append(charts,
+             chart_json(breakdown_over_time(
+                 run, runs.size() > 1 ? "Over time: " + run.label : "Over time")));
+  append(blocks, charts_block(std::move(charts)));
+  append(blocks, totals_table(runs));
   for (const RunView& run : runs)
     if (has_steps(run) && (*run)[Quantity::other_ms].empty())
-      html += fmt::format(
-          "<p class=\"quiet\">{}: an older version wrote no more than five parts; the rest of "
-          "the step is called other.</p>\n",
-          escaped(run.label));
-  return html;
+      append(blocks,
+             paragraph(fmt::format("{}: an older version wrote no more than five parts; the rest "
+                                   "of the step is called other.",
+                                   run.label),
+                       "quiet"));
+  return blocks;
 }
 
-std::string balance_section(const Runs& runs) {
-  std::string html;
+Json balance_section(const Runs& runs) {
+  Json blocks = Json::array();
   for (const RunView& run : runs) {
     const bool several = run->summary && run->summary->breakdown.size() > 1;
-    if (several || !format_slowest(*run).empty()) html += balance_of(run, runs.size() == 1);
+    if (several || !format_slowest(*run).empty()) append(blocks, balance_of(run, runs.size() == 1));
   }
-  return html;
+  return blocks;
 }
 
 }  // namespace lockstep::report

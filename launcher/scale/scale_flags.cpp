@@ -74,7 +74,7 @@ void declare(CLI::App& app, ScaleFlags& flags, RawScale& raw) {
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number("--steps", 2 * kWindows, 1'000'000'000));
-  app.add_option("--out", flags.out, "folder for table, plot and runs")->type_name("DIR");
+  app.add_option("--out", flags.out, "folder for table, page and runs")->type_name("DIR");
   app.add_flag("--force", flags.force, "writes over what --out holds");
   app.add_option("--hold-out",
                  raw.hold_out,
@@ -103,7 +103,7 @@ void declare(CLI::App& app, ScaleFlags& flags, RawScale& raw) {
   app.allow_extras();
   app.footer(
       "All other flags are those of lockstep train (lockstep train --help). DIR gets scale.txt, "
-      "scale.md, scale.csv, scale.json and scale.svg, and runs/ the files of each run. Partition, "
+      "scale.md, scale.csv, scale.json and scale.html, and runs/ the files of each run. Partition, "
       "account, time and GPUs of sbatch's jobs come from its own variables: SBATCH_PARTITION, "
       "SBATCH_ACCOUNT, SBATCH_TIMELIMIT, SBATCH_GPUS_PER_TASK.");
 }
@@ -193,7 +193,7 @@ ScaleFlags parse_scale_flags(const std::vector<std::string>& arguments) {
   if (!flags.help.empty()) return flags;
   if (raw.ranks.empty()) throw ConfigError("scale needs --ranks", "--ranks 1,2,4");
   if (flags.out.empty())
-    throw ConfigError("scale needs --out DIR", "the folder for its table, plot and runs");
+    throw ConfigError("scale needs --out DIR", "the folder for its table, page and runs");
   flags.ranks = parse_counts("--ranks", raw.ranks, 1, kMaxScaleRanks);
   flags.modes = parse_modes(raw.mode);
   if (!raw.hold_out.empty()) {

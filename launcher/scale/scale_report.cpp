@@ -221,11 +221,20 @@ std::string scale_text(const ScaleSubject& subject, const ScaleResult& result) {
     text += "\n";
   }
   text += "\n";
-  for (const std::string& line : model_lines(result)) text += line + "\n";
-  for (const ScaleRun& run : subject.runs)
-    if (!run.error.empty()) text += fmt::format("failed: {}\n", run.error);
-  if (!subject.complete) text += "not all runs are done\n";
+  for (const std::string& line : scale_notes(subject, result)) text += line + "\n";
   return text;
+}
+
+report::Table scale_table(const ScaleSubject& subject, const ScaleResult& result) {
+  return {format_subject(subject), kHead, rows_of(result)};
+}
+
+std::vector<std::string> scale_notes(const ScaleSubject& subject, const ScaleResult& result) {
+  std::vector<std::string> notes = model_lines(result);
+  for (const ScaleRun& run : subject.runs)
+    if (!run.error.empty()) notes.push_back("failed: " + run.error);
+  if (!subject.complete) notes.emplace_back("not all runs are done");
+  return notes;
 }
 
 std::string scale_markdown(const ScaleSubject& subject, const ScaleResult& result) {

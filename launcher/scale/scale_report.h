@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/report/document.h"
 #include "launcher/scale/scale_result.h"
 
 namespace lockstep {
@@ -23,8 +24,13 @@ std::string scale_markdown(const ScaleSubject& subject, const ScaleResult& resul
 std::string scale_csv(const ScaleResult& result);
 std::string scale_json(const ScaleSubject& subject, const ScaleResult& result);
 
-/// Throughput, efficiency and exposed communication over ranks as one SVG image: measured
-/// medians with their range, predictions hollow. Readable on a light and on a dark page.
-std::string scale_svg(const ScaleSubject& subject, const ScaleResult& result);
+/// A page as of `lockstep report`: throughput, efficiency and exposed communication over ranks,
+/// measured medians with their range and predictions hollow, with all that scale_text() says.
+std::string scale_page(const ScaleSubject& subject, const ScaleResult& result);
+
+/// A row for each experiment.
+report::Table scale_table(const ScaleSubject& subject, const ScaleResult& result);
+/// What the cost model says, failed runs, and whether runs are missing; a line each.
+std::vector<std::string> scale_notes(const ScaleSubject& subject, const ScaleResult& result);
 
 }  // namespace lockstep

@@ -83,7 +83,7 @@ TEST(FaultPlan, NamesWhatIsWrong) {
   EXPECT_THAT(complaint("rank=0"), HasSubstr("do is missing"));
   EXPECT_THAT(complaint("rank"), HasSubstr("rank has no value"));
   EXPECT_THAT(complaint("rank=0,do=kill;;rank=1,do=kill"), HasSubstr("''"));
-  EXPECT_THAT(complaint("rank=0,phase=exchange,do=skip-bucket"), HasSubstr("leave out"));
+  EXPECT_THAT(complaint("rank=0,phase=exchange,do=skip-bucket"), HasSubstr("omit them"));
   EXPECT_THAT(complaint("rank=0,step=1,do=never-join"), HasSubstr("never-join"));
 }
 

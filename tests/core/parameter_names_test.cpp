@@ -34,7 +34,7 @@ TEST(ParameterNames, OtherBackticksStay) {
 
 TEST(ParameterNames, AnErrorListsThoseThatItNames) {
   const ConfigError error("`micro_batch` 9 is larger than `global_batch` 8", "lower `micro_batch`");
-  EXPECT_THAT(error.parameters(), testing::ElementsAre("micro_batch", "global_batch"));
+  EXPECT_THAT(error.parameters(), ::testing::ElementsAre("micro_batch", "global_batch"));
   const FlagStyle style;
   const ConfigError named("`lr` is 0", "raise `lr`");
   EXPECT_STREQ(named.what(), "--lr is 0");

@@ -8,6 +8,7 @@
 #include "core/host/machine.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/session/error_report.h"
+#include "tests/launcher/flag_names.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/runtime_api.h"
 #include "tests/support/cuda_emulator/streams.h"

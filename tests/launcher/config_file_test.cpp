@@ -173,7 +173,7 @@ TEST(ConfigFile, ConfigurationFileThatIsNoToml) {
   EXPECT_THAT(error_in("[train]\nlr = 1\n"),
               AllOf(HasSubstr("line 1: sections have no meaning"), HasSubstr("[train]")));
   EXPECT_THAT(error_in("lr = 1\nlr = 2\n"), HasSubstr("line 2: key lr is given twice"));
-  EXPECT_THAT(error_in("lr\n"), HasSubstr("line 1: expected '=' behind lr"));
+  EXPECT_THAT(error_in("lr\n"), HasSubstr("line 1: expected '=' after lr"));
   EXPECT_THAT(error_in("\nlr =\n"), HasSubstr("line 2: expected a value"));
   EXPECT_THAT(error_in("data = 'csv:a\n"), HasSubstr("no closing quote"));
   EXPECT_THAT(error_in("data = \"csv:\\d\"\n"), HasSubstr("single quotes"));

@@ -14,6 +14,7 @@
 #include "launcher/advice/memory_format.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/session/error_report.h"
+#include "tests/launcher/flag_names.h"
 #include "tests/support/metered_backend.h"
 
 namespace lockstep {
@@ -70,7 +71,7 @@ TEST(OutOfMemoryReport, ADeviceThatDoesNotSayIsLetThrough) {
 TEST(OutOfMemoryReport, NamesTheRankAndProposesWhatFits) {
   const ErrorReport report = describe(error_of_room(150 * kMiB));
   EXPECT_EQ(report.exit_code, 4);
-  EXPECT_EQ(report.fault.rank, 0);
+  EXPECT_EQ(report.faulting_rank.rank, 0);
   EXPECT_THAT(report.message,
               AllOf(HasSubstr("resnet20 takes"), HasSubstr("more than the headroom")));
   EXPECT_THAT(report.hint, HasSubstr("keeps the global batch of 256 and needs"));

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-TIMEOUT_S = 240
+TIMEOUT_S = 240 * int(os.environ.get("TIME_FACTOR", 1))  # of sanitizers
 LAUNCHER_PREFIXES = ("OMPI_", "PMI", "MV2_", "SLURM_", "LOCKSTEP_", "RANK", "WORLD_SIZE",
                      "LOCAL_RANK")
 

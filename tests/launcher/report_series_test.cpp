@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "launcher/report/axis.h"
-#include "launcher/report/html.h"
+#include "launcher/report/chart.h"
 #include "launcher/report/series.h"
 
 namespace lockstep::report {
 namespace {
-
-using ::testing::ElementsAre;
 
 constexpr std::size_t kPoints = 1500;
 
@@ -116,58 +113,51 @@ TEST(ReportSeries, StepsStayInOrderWhereARollbackCutsJoinedOnes) {
   }
 }
 
-std::vector<std::string> labels(const Axis& axis) {
-  std::vector<std::string> result;
-  for (const Tick& tick : axis.ticks) result.push_back(tick.label);
-  return result;
+/// The text as the page's data has it.
+std::string safe(const std::string& text) { return safe_json(Json::array({text})); }
+
+TEST(ReportDocument, TextsCannotEndTheirElement) {
+  EXPECT_EQ(safe("</script><!--"), R"(["\u003c/script>\u003c!--"])");
+  EXPECT_EQ(Json::parse(safe("<a & \"b\">"))[0], "<a & \"b\">");
+  const std::string letters =
+      "Gr\xc3\xbc\xc3\x9f"
+      "e \xe2\x82\xac \xf0\x9f\x99\x82\n\t";
+  EXPECT_EQ(Json::parse(safe(letters))[0], letters);
+  const Json keys{{"<k>", 1}};
+  EXPECT_EQ(safe_json(keys), R"({"\u003ck>":1})");
 }
 
-TEST(ReportAxis, TicksAreRoundAndShort) {
-  EXPECT_THAT(labels(linear_axis(0, 0.93, 5, Ends::rounded)),
-              ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1"));
-  EXPECT_THAT(labels(linear_axis(0, 100'000, 5, Ends::as_given)),
-              ElementsAre("0", "20k", "40k", "60k", "80k", "100k"));
-  EXPECT_THAT(labels(linear_axis(0, 1, 4, Ends::rounded, Unit::percent)),
-              ElementsAre("0%", "50%", "100%"));
-  EXPECT_THAT(labels(linear_axis(0, 3.0 * (1 << 30), 3, Ends::rounded, Unit::bytes)),
-              ElementsAre("0", "1 GiB", "2 GiB", "3 GiB"));
-  EXPECT_THAT(labels(linear_axis(-1e-9, 1, 2, Ends::as_given)), ElementsAre("0", "0.5", "1"));
-  EXPECT_THAT(labels(logarithmic_axis(0.03, 20)),
-              ElementsAre("0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"));
-}
-
-TEST(ReportAxis, AnyRangeCanBeDrawn) {
-  const double kExtremes[] = {
-      0, 1, -1, 1e60, -1e60, 1e-320, 5e-324, 1e-60, HUGE_VAL, -HUGE_VAL, std::nan("")};
-  for (const double least : kExtremes)
-    for (const double greatest : kExtremes)
-      for (const Unit unit : {Unit::plain, Unit::bytes, Unit::percent}) {
-        const Axis axis = linear_axis(least, greatest, 5, Ends::rounded, unit);
-        EXPECT_LT(axis.from, axis.to) << least << " " << greatest;
-        EXPECT_GE(axis.ticks.size(), 1u) << least << " " << greatest;
-        EXPECT_LE(axis.ticks.size(), 20u) << least << " " << greatest;
-        EXPECT_GE(axis.place(0), 0);
-      }
-  EXPECT_LE(logarithmic_axis(1e-60, 1e60).ticks.size(), 20u);
-  EXPECT_GE(logarithmic_axis(1e-60, 1e60).ticks.size(), 2u);
-}
-
-TEST(ReportHtml, TextIsEscaped) {
-  EXPECT_EQ(escaped("<script>alert('a' & \"b\")</script>"),
-            "&lt;script&gt;alert(&#39;a&#39; &amp; &quot;b&quot;)&lt;/script&gt;");
-  EXPECT_EQ(escaped("Gr\xc3\xbc\xc3\x9f"
-                    "e \xe2\x82\xac \xf0\x9f\x99\x82"),
-            "Gr\xc3\xbc\xc3\x9f"
-            "e \xe2\x82\xac \xf0\x9f\x99\x82");
+TEST(ReportDocument, WhatIsNoTextIsReplaced) {
   const std::string bad = "\xef\xbf\xbd";
-  EXPECT_EQ(escaped("a\xff<"), "a" + bad + "&lt;");
-  EXPECT_EQ(escaped(std::string("a\0b", 3)), "a" + bad + "b");
-  EXPECT_EQ(escaped("\xed\xa0\x80"), bad + bad + bad) << "a surrogate is no character";
-  EXPECT_EQ(escaped("\xc0\xbc"), bad + bad) << "'<' in two bytes";
-  EXPECT_EQ(escaped("\xe2\x82"), bad + bad) << "cut off";
+  const auto shown = [](const std::string& text) {
+    return Json::parse(safe(text))[0].get<std::string>();
+  };
+  EXPECT_EQ(shown("a\xff<"), "a" + bad + "<");
+  EXPECT_EQ(shown(std::string("a\0b\x1b\x7f", 5)), "a" + bad + "b" + bad + bad);
+  for (const char* none : {"\xed\xa0\x80", "\xc0\xbc", "\xe2\x82"})
+    EXPECT_EQ(shown(none).find_first_not_of(bad), std::string::npos) << none;
+  const std::string cut = shown(std::string(1999, 'x') + "\xe2\x82\xac" + std::string(100, 'y'));
+  EXPECT_EQ(cut, std::string(1999, 'x') + "... (103 bytes more)") << "no half characters";
 }
 
-TEST(ReportHtml, NumbersForPeople) {
+TEST(ReportDocument, NoNumberBreaksTheJson) {
+  Series series;
+  for (const double value : {1e60, -1e60, 5e-324, -1e-320, 0.1}) series.add(1, value);
+  const LineChart chart{.id = "a",
+                        .title = "t",
+                        .curves = {{"c", extremes(series, kPoints), 0, Curve::Draw::line, &series},
+                                   {"d", {{1, HUGE_VAL}, {2, std::nan("")}}}}};
+  const Json json = Json::parse(safe_json(chart_json(chart)));
+  EXPECT_EQ(json["series"][1]["y"], Json::array({nullptr, nullptr}));
+  EXPECT_EQ(chart_json(LineChart{.id = "a", .title = "t", .curves = {{"c", {{1, std::nan("")}}}}}),
+            nullptr);
+  EXPECT_EQ(chart_json(AreaChart{}), nullptr);
+  EXPECT_EQ(
+      chart_json(BarChart{.id = "a", .title = "t", .parts = {{"p"}}, .bars = {{"b", {0}, ""}}}),
+      nullptr);
+}
+
+TEST(ReportDocument, NumbersForPeople) {
   EXPECT_EQ(format_number(1234567), "1,234,567");
   EXPECT_EQ(format_number(0.0123456), "0.01235");
   EXPECT_EQ(format_number(1234.56), "1,235");

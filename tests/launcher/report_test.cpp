@@ -47,7 +47,7 @@ TEST_F(ReportRecord, AWholeRun) {
             "\n");
   write(
       "summary.json",
-      R"({"steps": 21, "val_accuracy": 0.5, "gpus": [], "breakdown": [{"rank": 1, "host": "b", "seconds": 3,
+      R"({"steps": 21, "val_accuracy": 0.5, "gpus": [], "ledger": [{"rank": 1, "host": "b", "seconds": 3,
             "data": 1, "forward": 2, "new_part": 7}], "advice": [{"cause": "data_wait", "text": "t",
             "evidence": "e", "remedy": "r", "gain": 0.41, "later": []}], "memory": {"parameters": 12},
             "noise_scale": null, "unknown": {"deep": [1]}})");
@@ -280,7 +280,7 @@ TEST_F(ReportRecord, MembersOfOtherTypesAreAsIfAbsent) {
             step(2));
   write(
       "summary.json",
-      R"({"steps":"many","breakdown":[7,{"rank":"x","seconds":null,"data":-1}],"advice":[1,{"gain":"much"}],
+      R"({"steps":"many","ledger":[7,{"rank":"x","seconds":null,"data":-1}],"advice":[1,{"gain":"much"}],
             "memory":{"a":"b","c":-1,"d":1e300},"gpus":[1,{"busy":{"mean":0.5}}]})");
   const RunRecord record = read_run(run());
   EXPECT_EQ(record.logged_steps, 1);

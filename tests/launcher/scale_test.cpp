@@ -3,6 +3,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "launcher/plan/network_file.h"
@@ -186,7 +187,7 @@ TEST_F(Scaled, RunsThatFailedAreLeftOut) {
   EXPECT_TRUE(none.points.empty());
   EXPECT_FALSE(none.model);
   EXPECT_THAT(scale_text(subject_, none), HasSubstr("no cost model"));
-  EXPECT_THAT(scale_svg(subject_, none), HasSubstr("</svg>"));
+  EXPECT_THAT(scale_page(subject_, none), HasSubstr("</html>"));
 }
 
 TEST_F(Scaled, WhatWasNotFittedIsSaid) {
@@ -269,7 +270,7 @@ TEST(ScaleMachine, Slurm) {
   EXPECT_EQ(unknown.cores, 0);
 }
 
-TEST_F(Scaled, TablesAndPlot) {
+TEST_F(Scaled, TablesAndPage) {
   const std::string text = scale_text(subject_, result_);
   EXPECT_THAT(text, HasSubstr("held out: strong 4 ranks: predicted"));
   EXPECT_THAT(text, HasSubstr("predicted, not measured: weak 8 ranks"));
@@ -281,10 +282,25 @@ TEST_F(Scaled, TablesAndPlot) {
   EXPECT_EQ(rows, 6);
   const std::string markdown = scale_markdown(subject_, result_);
   EXPECT_THAT(markdown, HasSubstr("| mode | ranks |"));
-  const std::string svg = scale_svg(subject_, result_);
-  EXPECT_THAT(svg, HasSubstr("m&lt;l&gt;&quot;p"));
-  EXPECT_THAT(svg, Not(HasSubstr("nan")));
-  EXPECT_THAT(svg, Not(HasSubstr("inf")));
+  const std::string page = scale_page(subject_, result_);
+  const std::string mark = "type=\"application/json\">";
+  const std::size_t from = page.find(mark) + mark.size();
+  const auto json = nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+  EXPECT_EQ(json["title"], "Scaling of m<l>\"p");
+  const auto& blocks = json["sections"][0]["blocks"];
+  const auto& charts = blocks[0]["charts"];
+  ASSERT_EQ(charts.size(), 3u);
+  std::vector<std::string> curves;
+  for (const auto& series : charts[0]["series"]) curves.push_back(series["name"]);
+  EXPECT_THAT(curves, ElementsAre("strong", "strong, predicted", "weak", "weak, predicted"));
+  EXPECT_EQ(charts[0]["series"][0]["x"], nlohmann::json({1, 2, 4}));
+  EXPECT_NEAR(charts[0]["series"][0]["y"][0].get<double>(),
+              result_.points[0].samples_per_s.median,
+              1e-5 * result_.points[0].samples_per_s.median);
+  EXPECT_EQ(charts[0]["series"][0]["min"].size(), 3u);
+  EXPECT_EQ(charts[1]["unit"], "percent");
+  EXPECT_EQ(charts[0]["x_ticks"], nlohmann::json({1, 2, 4, 8, 100}));
+  EXPECT_EQ(blocks[1]["rows"].size(), 5u);
 }
 
 TEST(JobScript, WordsStayWords) {

@@ -8,17 +8,17 @@ import csv
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
-import xml.etree.ElementTree
 
 from program_test import ProgramTest, clean_environment, csv_text, main
 from supervised import processes_with
 
 FLAGS = ("--model=mlp", "--hidden=32", "--global-batch=16", "--micro-batch=4", "--repeats=1",
          "--steps=12")
-FILES = ("scale.txt", "scale.md", "scale.csv", "scale.json", "scale.svg")
+FILES = ("scale.txt", "scale.md", "scale.csv", "scale.json", "scale.html")
 
 
 class ScaleTest(ProgramTest):
@@ -108,7 +108,11 @@ class ScaleRanks(ScaleTest):
         rows = list(csv.DictReader((self.folder / "out/scale.csv").read_text().splitlines()))
         self.assertEqual([row["ranks"] for row in rows], ["1", "2", "2"])
         self.assertEqual([row["held_out"] for row in rows], ["0", "1", "1"])
-        xml.etree.ElementTree.parse(self.folder / "out/scale.svg")
+        page = (self.folder / "out/scale.html").read_text()
+        data = json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', page, re.S)[1])
+        charts = data["sections"][0]["blocks"][0]["charts"]
+        self.assertEqual([chart["id"] for chart in charts], ["rate", "efficiency", "exposed"])
+        self.assertEqual(charts[0]["x_ticks"], [1, 2])
 
     def test_a_count_that_fails_leaves_the_others(self):
         # The table has fewer than the 64 samples of four ranks.

@@ -3,21 +3,15 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "core/base/parameter_names.h"
 #include "core/data/sources.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/table/setting.h"
 #include "parallel/batch/run_settings.h"
 #include "tests/launcher/flag_errors.h"
+#include "tests/launcher/flag_names.h"
 
 namespace lockstep {
 namespace {
-
-// As main() of the program does it, for all tests of this one.
-[[maybe_unused]] const bool named = [] {
-  set_parameter_style(flag_of_parameter);
-  return true;
-}();
 
 TEST(SettingsTable, ASettingComesAfterThoseThatDecideWhetherItApplies) {
   std::set<std::string> before;

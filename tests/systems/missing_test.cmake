@@ -72,6 +72,10 @@ expect_refusal(two_onednns -D LOCKSTEP_CUDA=OFF -D OneDNN_INCLUDE_DIR=${WORK}/dn
   WORDS "oneDNN 2.6 to 3" "headers of 3.7.2 in ${WORK}/dnnl/include" "${WORK}/dnnl/lib/libdnnl.so.2.6 is of 2"
     -DOneDNN_LIBRARY= libdnnl-dev)
 
+# A charting library that was named and is not there.
+expect_refusal(no_chart_library -D LOCKSTEP_CUDA=OFF -D LOCKSTEP_CHART_JS=${WORK}/none.js
+  WORDS "LOCKSTEP_CHART_JS: there is no ${WORK}/none.js")
+
 # An nvcc that does not work, and none.
 write_program(${WORK}/nvcc/nvcc "echo 'nvcc fatal   : libnvvm is missing' >&2; exit 1")
 set(ENV{CUDACXX} ${WORK}/nvcc/nvcc)

@@ -4,7 +4,7 @@
 from seeds.corpus import put
 
 
-def write_run_standing() -> None:
+def write_run_progress() -> None:
     for name, text in {
             "whole": '{"wall_s":12.5,"steps":100}', "no_number": '{"wall_s":"x"}', "null": '{"wall_s":null}',
             "list": "[1]", "deep": "[" * 400, "too_large": '{"wall_s":1e999}', "empty": "", "cut": '{"wall_s":1',
@@ -50,6 +50,6 @@ def write_run_record() -> None:
 
 
 def write() -> None:
-    write_run_standing()
+    write_run_progress()
     write_metrics_file()
     write_run_record()
