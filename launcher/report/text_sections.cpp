@@ -46,7 +46,7 @@ Json starts_table(const RunView& run) {
                           start.host,
                           start.lockstep,
                           start.overridden,
-                          start.passed_over,
+                          start.skipped_checkpoints,
                           start.command});
   }
   return block_of(table);

@@ -51,7 +51,7 @@ TEST_F(ReportOutput, NothingIsWrittenOverButAReport) {
     EXPECT_EQ(read(root_ / "out"), text);
   }
   std::ofstream(root_ / "out") << "run,kind,step,epoch,samples,loss,accuracy";
-  EXPECT_THAT(refusal(true), HasSubstr("is no page"));
+  EXPECT_THAT(refusal(true), HasSubstr("is not a page"));
   EXPECT_EQ(refusal(true, kTestTable), "");
   EXPECT_EQ(files(), 2u) << "a temporary file was left";
 }
@@ -61,10 +61,10 @@ TEST_F(ReportOutput, FoldersLinksAndDevices) {
   EXPECT_THAT(refusal(true), HasSubstr("is a folder"));
   std::filesystem::remove(root_ / "out");
   std::filesystem::create_symlink("/dev/null", root_ / "out");
-  EXPECT_THAT(refusal(true), HasSubstr("is no page"));
+  EXPECT_THAT(refusal(true), HasSubstr("is not a page"));
   std::filesystem::remove(root_ / "out");
   std::filesystem::create_symlink(root_ / "nowhere", root_ / "out");
-  EXPECT_THAT(refusal(true), HasSubstr("is no page"));
+  EXPECT_THAT(refusal(true), HasSubstr("is not a page"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "nowhere"));
 }
 

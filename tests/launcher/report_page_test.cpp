@@ -356,9 +356,9 @@ TEST_F(ReportPage, TensOfThousandsOfSettingsAreFewOnThePage) {
     EXPECT_EQ(runs[0].summary->gpus.at(0).size(), 100u);
     EXPECT_THAT(
         runs[0].notes,
-        ::testing::ElementsAre(HasSubstr("39000 of the settings in config.toml are left out"),
-                               HasSubstr("39001 of the settings in environment.json are left out"),
-                               HasSubstr("39001 of the settings in summary.json are left out")));
+        ::testing::ElementsAre(HasSubstr("39000 of the settings in config.toml are skipped"),
+                               HasSubstr("39001 of the settings in environment.json are skipped"),
+                               HasSubstr("39001 of the settings in summary.json are skipped")));
   }
   const Json json = document_of(runs);
   EXPECT_THAT(json.dump(), HasSubstr("and 700 more"));
@@ -374,7 +374,7 @@ TEST_F(ReportPage, ATextOfAMegabyteIsShownByItsBeginning) {
   EXPECT_LT(data_of(page()).size(), 200'000u);
   EXPECT_THAT(data_of(page()), HasSubstr("(998000 bytes more)\""));
   write("config.toml", "model = '" + std::string(1'100'000, 'x') + "'\n");
-  EXPECT_THAT(document().dump(), HasSubstr("config.toml is left out"));
+  EXPECT_THAT(document().dump(), HasSubstr("config.toml is skipped"));
 }
 
 }  // namespace
