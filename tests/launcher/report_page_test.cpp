@@ -356,9 +356,9 @@ TEST_F(ReportPage, TensOfThousandsOfSettingsAreFewOnThePage) {
     EXPECT_EQ(runs[0].summary->gpus.at(0).size(), 100u);
     EXPECT_THAT(
         runs[0].notes,
-        ::testing::ElementsAre(HasSubstr("39000 of the settings in config.toml are skipped"),
-                               HasSubstr("39001 of the settings in environment.json are skipped"),
-                               HasSubstr("39001 of the settings in summary.json are skipped")));
+        ::testing::ElementsAre(HasSubstr("39000 of the settings in config.toml are not shown"),
+                               HasSubstr("39001 of the settings in environment.json are not shown"),
+                               HasSubstr("39001 of the settings in summary.json are not shown")));
   }
   const Json json = document_of(runs);
   EXPECT_THAT(json.dump(), HasSubstr("and 700 more"));

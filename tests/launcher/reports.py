@@ -219,8 +219,8 @@ class Reports(Reported):
         precious = self.write("precious.html", "<p>precious</p>")
         for force in ((), ("--force",)):
             self.expect_error(self.report("run", "--out=precious.html", *force), 2,
-                              "precious.html", "no page")
-            self.expect_error(self.report("run", "--csv=precious.html", *force), 2, "no table")
+                              "precious.html", "not a page")
+            self.expect_error(self.report("run", "--csv=precious.html", *force), 2, "not a table")
             self.expect_error(self.report("run", "--out=run/metrics.jsonl", *force), 2,
                               "metrics.jsonl")
         self.assertEqual(precious.read_text(), "<p>precious</p>")

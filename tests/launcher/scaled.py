@@ -112,7 +112,7 @@ class ScaleRanks(ScaleTest):
         data = json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', page, re.S)[1])
         charts = data["sections"][0]["blocks"][0]["charts"]
         self.assertEqual([chart["id"] for chart in charts], ["rate", "efficiency", "exposed"])
-        self.assertEqual(charts[0]["x_ticks"], [1, 2])
+        self.assertEqual(charts[0]["x_ticks"], [1, 2, 4])
 
     def test_a_count_that_fails_leaves_the_others(self):
         # The table has fewer than the 64 samples of four ranks.

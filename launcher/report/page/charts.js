@@ -309,7 +309,7 @@ const charts = (() => {
     const ranges = spec.series.flatMap(series => [...(series.min || []), ...(series.max || [])]);
     const suggested = [...levels, ...ranges];
     const y = spec.logarithmic
-      ? axis(spec.y_label + " (logarithmic)", {type: "logarithmic",
+      ? axis([spec.y_label, "(logarithmic)"], {type: "logarithmic",
                                                ticks: {callback: v => formatLogarithmicTick(v, spec.unit)}})
       : axis(spec.y_label, {type: "linear", beginAtZero: area || spec.from_zero, stacked: area,
                             ticks: {callback: v => formatTick(v, spec.unit), ...byteSteps(spec)}});
