@@ -4,6 +4,12 @@
 #include <string>
 #include <vector>
 
+// Note [Cores without hwloc]
+//
+// Every `lockstep train` counts cores before it starts. For that hwloc would load a topology: 2 ms
+// of CPU time with 2 hardware threads, 16 ms with a generated /sys of 256, and with it the
+// libraries of hwloc's plugins (X11, OpenCL). It knows no CPU quotas, and this folder is as long
+// with it.
 namespace lockstep {
 
 /// The CPU cores this process may use.
