@@ -303,6 +303,7 @@ bool ReplicaState::all_agree(Communicator& ranks, bool own) {
 std::optional<GraphUse> ReplicaState::graph_use() const {
   if (!context.backend().captures_graphs()) return std::nullopt;
   GraphUse use = graphs_.use();
+  if (!why_no_graphs_.empty()) use.why_not = why_no_graphs_;
   if (use.graphs == 0 && use.why_not.empty())
     use.why_not = observed_steps_ == steps_
                       ? "every step was measured: with a larger --log-every, or with "
