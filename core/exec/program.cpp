@@ -207,11 +207,11 @@ const void* Program::output(std::string_view name) const {
   return nullptr;
 }
 
-void Program::run_watched(const Step& step, const RunState& state, bool after_a_step) {
+void Program::run_watched(const Step& step, const RunState& state, bool behind_a_step) {
   try {
     const RangeScope range(ranges_, step.range);
-    // Looking after the node before took time that is not an operator's.
-    const bool goes_on = after_a_step && report_ == nullptr && poisoned_node_ < 0;
+    // Looking after the node before took time outside of any operator.
+    const bool goes_on = behind_a_step && report_ == nullptr && poisoned_node_ < 0;
     using Begin = ProfileScope::Begin;
     const ProfileScope scope(profiler_, step.work, goes_on ? Begin::at_last_end : Begin::now);
     step.kernel->run(state);
@@ -229,40 +229,88 @@ void Program::run_watched(const Step& step, const RunState& state, bool after_a_
 }
 
 void Program::run_forward(const RunState& state) {
-  forward_watched_ = watched_;
-  if (names_faults_) backend_.synchronize();  // what came before is not a kernel's fault
-  bool after_a_step = false;
-  if (copies_->has_stale(packed_)) {
-    const RangeScope range(ranges_, packing_range_);
-    const ProfileScope scope(profiler_, packing_work_);
-    copies_->refresh(packed_);
-    wait_if_watched();
-    after_a_step = true;
-  }
-  for (const Step& step : current(forward_)) run(step, state, std::exchange(after_a_step, true));
+  run({.work = StepWork::forward, .end = int(current(forward_).size())}, state);
 }
 
 void Program::run_backward(const RunState& state) {
-  LOCKSTEP_ASSERT(watched_ == forward_watched_);  // or joined work is done twice, or not at all
-  for (const Step& step : current(backward_)) run(step, state, true);
+  run({.work = StepWork::backward, .end = int(current(backward_).size())}, state);
 }
 
-void Program::run_backward(const RunState& state, BucketListener& listener) {
-  LOCKSTEP_ASSERT(watched_ == forward_watched_);
-  tell_complete(0, watched_ ? plan_.first_backward_node : joined_backward_, listener);
-  for (const Step& step : current(backward_)) {
-    run(step, state, false);
-    listener.between_kernels();
-    if (step.node < 0) continue;
-    // Fused kernels are so small that no exchange is missed while they run.
-    tell_complete(step.first_node, step.node + 1, listener);
+bool Program::refresh_copies() {
+  if (names_faults_) backend_.synchronize();  // what came before is not the fault of a kernel
+  if (!copies_->has_stale(packed_)) return false;
+  const RangeScope range(ranges_, packing_range_);
+  const ProfileScope scope(profiler_, packing_work_);
+  copies_->refresh(packed_);
+  wait_if_watched();
+  return true;
+}
+
+void Program::run(const StepPart& part,
+                  const RunState& state,
+                  const std::function<void()>& between) {
+  const bool is_backward = part.work == StepWork::backward;
+  bool behind_a_step = is_backward && part.first == 0 && !between;
+  if (is_backward) {
+    LOCKSTEP_ASSERT(watched_ == forward_watched_);  // or joined work is done twice, or not at all
+  } else {
+    forward_watched_ = watched_;
+    behind_a_step = part.first == 0 && refresh_copies();
+  }
+  const std::vector<Step>& steps = current(is_backward ? backward_ : forward_);
+  for (int i = part.first; i < part.end; ++i) {
+    run(steps[std::size_t(i)], state, behind_a_step);
+    behind_a_step = !between;
+    if (between) between();
   }
 }
 
-void Program::tell_complete(int first_node, int end_node, BucketListener& listener) const {
+void Program::append_parts(bool tells_buckets, bool gathers_on_host, StepPlan& plan) const {
+  for (const StepWork pass : {StepWork::forward, StepWork::backward}) {
+    const bool is_backward = pass == StepWork::backward, tells = tells_buckets && is_backward;
+    if (tells) append_buckets(0, watched_ ? plan_.first_backward_node : joined_backward_, plan);
+    const std::vector<Step>& steps = current(is_backward ? backward_ : forward_);
+    StepPart part{.work = pass};
+    const auto end_at = [&](std::size_t step) {
+      part.end = int(step);
+      if (part.first < part.end) plan.push_back(part);
+      part.first = part.end;
+    };
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Step& step = steps[i];
+      if (gathers_on_host && gathers(step)) {
+        end_at(i);
+        part.on_host = true;
+        end_at(i + 1);
+        part.on_host = false;
+      }
+      if (!tells || step.node < 0 || !completes(step)) continue;
+      end_at(i + 1);
+      // Fused small kernels end before an exchange would need a chance to move.
+      append_buckets(step.first_node, step.node + 1, plan);
+    }
+    end_at(steps.size());
+    // All of forward may be joined with backward; copies are made fresh before.
+    if (!is_backward && steps.empty()) plan.push_back(part);
+  }
+}
+
+bool Program::gathers(const Step& step) const {
+  for (int node = step.first_node; node >= 0 && node <= step.node; ++node)
+    if (graph_.nodes()[std::size_t(node)].op->kind() == OpKind::all_gather) return true;
+  return false;
+}
+
+bool Program::completes(const Step& step) const {
+  for (int node = step.first_node; node <= step.node; ++node)
+    if (!plan_.buckets_after_node[std::size_t(node)].empty()) return true;
+  return false;
+}
+
+void Program::append_buckets(int first_node, int end_node, StepPlan& plan) const {
   for (int node = first_node; node < end_node; ++node)
     for (int bucket : plan_.buckets_after_node[std::size_t(node)])
-      listener.on_bucket_complete(bucket);
+      plan.push_back({.work = StepWork::start_bucket, .first = bucket});
 }
 
 }  // namespace lockstep

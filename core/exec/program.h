@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "core/exec/packed_copies.h"
 #include "core/exec/position.h"
 #include "core/exec/profiler.h"
+#include "core/exec/step_plan.h"
 #include "core/graph/graph.h"
 #include "core/plan/program_plan.h"
 
@@ -22,15 +24,6 @@ struct ProgramMemory {
   std::byte* arena = nullptr;
   float* parameters = nullptr;
   float* gradients = nullptr;  ///< sums over micro-batches
-};
-
-/// Told, during the backward pass of a step's last micro-batch, which buckets are complete.
-class BucketListener {
- public:
-  virtual ~BucketListener() = default;
-  virtual void on_bucket_complete(int bucket) = 0;
-  /// Between any two kernels: a chance to move communication along.
-  virtual void between_kernels() = 0;
 };
 
 /// Whether a program may run its nodes in another order than its graph has them in.
@@ -93,9 +86,17 @@ class Program {
   void run_forward(const RunState& state);
   /// To be called after run_forward(), with the same state and watched by the same.
   void run_backward(const RunState& state);
-  /// The same, telling `listener`: of buckets that are complete in forward at the start or, where
-  /// what completes them is joined with backward kernels, after these.
-  void run_backward(const RunState& state, BucketListener& listener);
+
+  /// Appends the two passes as they run now, which holds until a watcher begins or ends.
+  /// `tells_buckets`: backward is cut where a bucket of gradients is complete, to start it there;
+  /// one that is complete in forward starts first or, where what completes it is joined with
+  /// backward kernels, after these. `gathers_on_host`: kernels that exchange data with
+  /// RunState::group are parts of their own, and the host's.
+  void append_parts(bool tells_buckets, bool gathers_on_host, StepPlan& plan) const;
+  /// Runs a part of forward or backward; all of a pass in order, with the same state. With
+  /// `between`, which is a chance to poll communication for progress, that is called after each
+  /// kernel.
+  void run(const StepPart& part, const RunState& state, const std::function<void()>& between = {});
 
   /// How many packed copies run_forward() would refresh first, and that a graph has done so.
   int stale_copies() const { return copies_->stale(packed_); }
@@ -119,13 +120,13 @@ class Program {
     std::vector<Step> apart;   ///< one for each kernel
     std::vector<Step> joined;  ///< the same work
   };
-  /// `after_a_step`: which was recorded just before; what little comes in between, as a reading of
+  /// `behind_a_step`: which was recorded just before; what little comes in between, as a reading of
   /// the clock, counts as this one's.
-  void run(const Step& step, const RunState& state, bool after_a_step) {
+  void run(const Step& step, const RunState& state, bool behind_a_step) {
     if (!watched_)
       step.kernel->run(state);
     else
-      run_watched(step, state, after_a_step);
+      run_watched(step, state, behind_a_step);
     if (position_ != nullptr) position_->tick();
   }
   void resolve_watchdog() {
@@ -134,7 +135,7 @@ class Program {
   }
   /// Puts graph, kernels and plan in another order where that needs less memory.
   void save_memory(const std::vector<std::size_t>& workspace);
-  void run_watched(const Step& step, const RunState& state, bool after_a_step);
+  void run_watched(const Step& step, const RunState& state, bool behind_a_step);
   void declare_ranges();
   /// Where time is taken, or faults are named, by waiting.
   void wait_if_watched() {
@@ -149,7 +150,11 @@ class Program {
   void add_step(int node, const ProgramMemory& memory, Backend& backend);
   void join_kernels(Backend& backend);
   /// Of nodes [first_node, end_node).
-  void tell_complete(int first_node, int end_node, BucketListener& listener) const;
+  void append_buckets(int first_node, int end_node, StepPlan& plan) const;
+  bool gathers(const Step& step) const;
+  bool completes(const Step& step) const;
+  /// Returns whether there were any.
+  bool refresh_copies();
   /// What is to run: whoever watches wants to see each kernel.
   const std::vector<Step>& current(const Steps& steps) const {
     return watched_ ? steps.apart : steps.joined;

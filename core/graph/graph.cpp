@@ -12,15 +12,37 @@ ValueId Graph::add_input(const std::string& name, const TensorType& type) {
   return input_values_.back();
 }
 
+Graph::Parameters& Graph::own_parameters() {
+  if (parameters_.use_count() > 1) parameters_ = std::make_shared<Parameters>(*parameters_);
+  return *parameters_;
+}
+
+Graph Graph::without_nodes() const {
+  Graph graph;
+  graph.parameters_ = parameters_;
+  graph.input_names_ = input_names_;
+  graph.input_values_.resize(input_values_.size());
+  graph.parameter_values_.resize(parameter_values_.size());
+  graph.notes_ = notes_;
+  for (const ValueInfo& info : values_) {
+    if (info.role == ValueRole::activation) continue;
+    auto& places = info.role == ValueRole::input ? graph.input_values_ : graph.parameter_values_;
+    places[std::size_t(info.index)] = ValueId(graph.values_.size());
+    graph.values_.push_back(info);
+  }
+  return graph;
+}
+
 ValueId Graph::add_parameter(Parameter parameter) {
-  LOCKSTEP_CHECK(parameter_names_.insert(parameter.name).second,
+  Parameters& all = own_parameters();
+  LOCKSTEP_CHECK(all.names.insert(parameter.name).second,
                  ConfigError,
                  "model: two parameters are named '{}'; give the layers different names",
                  parameter.name);
   values_.push_back({.type = {parameter.shape, DType::f32},
                      .role = ValueRole::parameter,
-                     .index = int(parameters_.size())});
-  parameters_.push_back(std::move(parameter));
+                     .index = int(all.list.size())});
+  all.list.push_back(std::move(parameter));
   parameter_values_.push_back(ValueId(values_.size()) - 1);
   return parameter_values_.back();
 }
@@ -53,7 +75,7 @@ std::vector<ValueId> Graph::add_node(std::shared_ptr<const Operator> op,
 void Graph::accumulate_into(ValueId value, int parameter) {
   ValueInfo& info = values_[std::size_t(value)];
   LOCKSTEP_ASSERT(info.role == ValueRole::activation && info.accumulates_into < 0);
-  LOCKSTEP_ASSERT(info.type.elems() == parameters_[std::size_t(parameter)].shape.elems());
+  LOCKSTEP_ASSERT(info.type.elems() == parameters()[std::size_t(parameter)].shape.elems());
   LOCKSTEP_ASSERT(nodes_[std::size_t(info.producer)].op->accumulates(info.index));
   info.accumulates_into = parameter;
 }
@@ -64,7 +86,7 @@ void Graph::add_output(const std::string& name, ValueId value) {
 }
 
 void Graph::set_weight_parameter(int statistic, int weight) {
-  parameters_[std::size_t(statistic)].weight_parameter = weight;
+  own_parameters().list[std::size_t(statistic)].weight_parameter = weight;
 }
 
 std::vector<TensorType> Graph::types_of(std::span<const ValueId> ids) const {

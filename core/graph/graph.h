@@ -54,9 +54,12 @@ class Graph {
   /// Sums `value` over micro-batches and ranks into the flat gradient slot of `parameter`.
   void accumulate_into(ValueId value, int parameter);
   /// Has trained parameter `parameter` keep its value.
-  void freeze(int parameter) { parameters_[std::size_t(parameter)].frozen = true; }
+  void freeze(int parameter) { own_parameters().list[std::size_t(parameter)].frozen = true; }
   /// Names the metric that holds the weight of running statistic `statistic`.
   void set_weight_parameter(int statistic, int weight);
+  /// Its inputs, parameters and notes alone, where a pass begins that makes another graph. Values
+  /// have the numbers of a graph that declares them before its first node.
+  Graph without_nodes() const;
   /// What a pass did, for people; not part of to_text().
   void add_note(std::string note) { notes_.push_back(std::move(note)); }
   const std::vector<std::string>& notes() const { return notes_; }
@@ -68,17 +71,23 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const ValueInfo& value(ValueId id) const { return values_[std::size_t(id)]; }
   const std::vector<ValueInfo>& values() const { return values_; }
-  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return parameters_->list; }
   const std::vector<std::string>& input_names() const { return input_names_; }
   const std::vector<std::pair<std::string, ValueId>>& outputs() const { return outputs_; }
   ValueId input_value(int index) const { return input_values_[std::size_t(index)]; }
   std::vector<TensorType> types_of(std::span<const ValueId> ids) const;
 
  private:
+  struct Parameters {
+    std::vector<Parameter> list;
+    std::unordered_set<std::string> names;
+  };
+  /// To be changed: a copy of those that other graphs share.
+  Parameters& own_parameters();
+
   std::vector<Node> nodes_;
   std::vector<ValueInfo> values_;
-  std::vector<Parameter> parameters_;
-  std::unordered_set<std::string> parameter_names_;
+  std::shared_ptr<Parameters> parameters_ = std::make_shared<Parameters>();  // of all its passes
   std::vector<ValueId> parameter_values_;
   std::vector<std::string> input_names_;
   std::vector<ValueId> input_values_;

@@ -7,16 +7,12 @@ namespace lockstep {
 
 GraphRewriter::GraphRewriter(const Graph& source)
     : source_(source),
+      result_(source.without_nodes()),
       map_(source.values().size(), kNoValue),
       skipped_(source.values().size(), false) {
-  for (const std::string& note : source.notes()) result_.add_note(note);
-  for (std::size_t v = 0; v < source.values().size(); ++v) {
-    const ValueInfo& info = source.values()[v];
-    if (info.role == ValueRole::input)
-      map_[v] = result_.add_input(source.input_names()[std::size_t(info.index)], info.type);
-    else if (info.role == ValueRole::parameter)
-      map_[v] = result_.add_parameter(source.parameters()[std::size_t(info.index)]);
-  }
+  ValueId next = 0;  // inputs and parameters are the first values of the result, in their order
+  for (std::size_t v = 0; v < source.values().size(); ++v)
+    if (source.values()[v].role != ValueRole::activation) map_[v] = next++;
 }
 
 ValueId GraphRewriter::mapped(ValueId source) const {

@@ -115,6 +115,53 @@ Graph trace(const ModelFunction& model,
   return graph;
 }
 
+std::optional<Graph> with_micro_batch(const Graph& traced, std::int64_t micro_batch) {
+  Graph graph;
+  for (const std::string& note : traced.notes()) graph.add_note(note);
+  for (const ValueInfo& info : traced.values()) {
+    if (info.role == ValueRole::parameter)
+      graph.add_parameter(traced.parameters()[std::size_t(info.index)]);
+    if (info.role != ValueRole::input) continue;
+    const std::string& name = traced.input_names()[std::size_t(info.index)];
+    const bool is_batch = name == kInputName || name == kTargetName;
+    graph.add_input(name,
+                    is_batch ? batch_of({Shape(info.type.shape.dims().subspan(1)), info.type.dtype},
+                                        micro_batch)
+                             : info.type);
+  }
+  try {
+    for (const Node& node : traced.nodes()) {
+      if (graph.add_node(node.op, node.inputs, node.path, node.where, node.phase) != node.outputs)
+        return std::nullopt;
+      for (const ValueId output : node.outputs)
+        if (const int parameter = traced.value(output).accumulates_into; parameter >= 0)
+          graph.accumulate_into(output, parameter);
+    }
+  } catch (const ShapeError&) {
+    return std::nullopt;
+  }
+  for (const auto& [name, value] : traced.outputs()) graph.add_output(name, value);
+  return graph;
+}
+
+bool equal_programs(const Graph& a, const Graph& b) {
+  const auto equal_nodes = [](const Node& x, const Node& y) {
+    return x.op->kind() == y.op->kind() && x.inputs == y.inputs && x.outputs == y.outputs &&
+           x.phase == y.phase && x.path == y.path && x.op->attributes() == y.op->attributes();
+  };
+  const auto equal_values = [](const ValueInfo& x, const ValueInfo& y) {
+    return x.type == y.type && x.role == y.role && x.index == y.index && x.producer == y.producer &&
+           x.accumulates_into == y.accumulates_into;
+  };
+  const auto equal_parameters = [](const Parameter& x, const Parameter& y) {
+    return x.name == y.name && x.kind == y.kind && x.frozen == y.frozen && x.shape == y.shape;
+  };
+  return a.input_names() == b.input_names() && a.outputs() == b.outputs() &&
+         std::ranges::equal(a.parameters(), b.parameters(), equal_parameters) &&
+         std::ranges::equal(a.values(), b.values(), equal_values) &&
+         std::ranges::equal(a.nodes(), b.nodes(), equal_nodes);
+}
+
 Graph trace_prediction(const ModelFunction& model,
                        const data::SampleSpec& samples,
                        const Builder::Settings& settings) {

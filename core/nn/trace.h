@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "core/data/dataset.h"
 #include "core/nn/builder.h"
 
@@ -25,6 +27,13 @@ Graph trace(const ModelFunction& model,
             const LossFunction& loss,
             const data::SampleSpec& samples,
             const Builder::Settings& settings);
+
+/// What trace() made, for micro-batches of another size: the same operators over other extents.
+/// Nothing where its values are not numbered inputs and parameters first, as passes number them, or
+/// where an operator does not take the extents.
+std::optional<Graph> with_micro_batch(const Graph& traced, std::int64_t micro_batch);
+/// Whether two graphs are the same program: values, operators with their attributes, and order.
+bool equal_programs(const Graph& a, const Graph& b);
 
 /// Name of the output of trace_prediction().
 inline constexpr const char* kPredictionName = "prediction";

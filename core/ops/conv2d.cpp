@@ -96,7 +96,7 @@ std::string Conv2dBwdData::attributes() const {
 
 std::vector<TensorType> Conv2dBwdData::infer(std::span<const TensorType> inputs) const {
   expect_inputs("conv2d_bwd_data", inputs, 2);
-  return {{input_, inputs[0].dtype}};
+  return {{{inputs[0].shape[0], input_[1], input_[2], input_[3]}, inputs[0].dtype}};
 }
 
 Cost Conv2dBwdData::cost(std::span<const TensorType> inputs,

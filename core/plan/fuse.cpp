@@ -2,6 +2,7 @@
 #include "core/plan/fuse.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -39,6 +40,18 @@ class Pattern {
   std::vector<int> uses_;
   std::vector<const Node*> reader_;
 };
+
+/// Whether a pass that looks for nodes of these kinds would give back the graph as it is. One whose
+/// inputs and parameters are not all in front has them there afterwards, whatever the pass finds.
+bool is_left_alone(const Graph& graph, std::initializer_list<OpKind> kinds) {
+  const auto is_activation = [](const ValueInfo& info) {
+    return info.role == ValueRole::activation;
+  };
+  return std::ranges::is_partitioned(graph.values(), std::not_fn(is_activation)) &&
+         std::ranges::none_of(graph.nodes(), [&](const Node& node) {
+           return std::ranges::count(kinds, node.op->kind()) > 0;
+         });
+}
 
 void note(GraphRewriter& rewriter, const Node& into, const Node& taken) {
   rewriter.add_note(fmt::format("{} '{}' fused with {} '{}'",
@@ -79,6 +92,7 @@ std::shared_ptr<const Operator> with_activation(const Operator& op,
 }  // namespace
 
 ValueId fuse_activation(Graph& graph, ValueId loss, bool training) {
+  if (is_left_alone(graph, {OpKind::relu, OpKind::gelu})) return loss;
   GraphRewriter rewriter(graph);
   const Pattern pattern(graph, loss);
   for (const Node& node : graph.nodes()) {
@@ -99,6 +113,7 @@ ValueId fuse_activation(Graph& graph, ValueId loss, bool training) {
 }
 
 ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss) {
+  if (is_left_alone(graph, {OpKind::layer_norm})) return loss;
   GraphRewriter rewriter(graph);
   const Pattern pattern(graph, loss);
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -160,6 +175,8 @@ std::optional<Tail> tail_of(const Pattern& pattern, const Node& norm) {
 }  // namespace
 
 ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss) {
+  if (is_left_alone(graph, {OpKind::batch_norm_normalize, OpKind::batch_norm_inference}))
+    return loss;
   GraphRewriter rewriter(graph);
   const Pattern pattern(graph, loss);
   for (const Node& node : graph.nodes()) {
@@ -195,6 +212,7 @@ ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute) {
 }
 
 ValueId fuse_gradient_sum(Graph& graph, ValueId loss) {
+  if (is_left_alone(graph, {OpKind::batch_norm_residual_bwd_sums})) return loss;
   GraphRewriter rewriter(graph);
   const Pattern pattern(graph, loss);
   const auto reader_of_sum = [&](const Node& node) -> const Node* {
@@ -233,6 +251,7 @@ ValueId fuse_gradient_sum(Graph& graph, ValueId loss) {
 }
 
 void fuse_gelu_gradient(Graph& graph) {
+  if (is_left_alone(graph, {OpKind::gelu_bwd})) return;
   GraphRewriter rewriter(graph);
   const Pattern pattern(graph);
   for (const Node& node : graph.nodes()) {

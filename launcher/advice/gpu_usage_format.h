@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/step/device_times.h"
-#include "core/step/graph_use.h"
+#include "core/step/step_graphs.h"
 #include "parallel/monitor/gpu_use.h"
 
 namespace lockstep {

@@ -126,13 +126,14 @@ MicroBatchMemory memory_with(const PlanRequest& request,
                              Recompute recompute) {
   TrainOptions options = with_micro_batch(request, batch.micro_batch);
   options.recompute = recompute;
-  const MicroBatchSizes& whole = request.sizes->of(options, batch, batch.micro_batch);
+  MicroBatchSizes& whole = request.sizes->of(options, batch, batch.micro_batch);
   const std::size_t choice = recompute == Recompute::none ? 0 : index_of_all(whole.choices());
   std::vector<ProgramSize> programs;
   std::size_t arena = kArenaAlignment;
   for (const std::int64_t samples : distinct_sizes(batch, sizes_beside(request.data, batch))) {
     MicroBatchSizes& sizes = request.sizes->of(options, batch, samples);
-    programs.push_back(sizes.training(std::min(choice, sizes.choices().size() - 1)));
+    programs.push_back(
+        sizes.training(choice == 0 ? 0 : std::min(choice, sizes.choices().size() - 1)));
     if (sizes.evaluation()) programs.push_back(*sizes.evaluation());
   }
   for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);

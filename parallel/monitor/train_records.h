@@ -10,7 +10,7 @@
 #include "core/io/checkpoint.h"
 #include "core/io/load_weights.h"
 #include "core/step/device_times.h"
-#include "core/step/graph_use.h"
+#include "core/step/step_graphs.h"
 #include "parallel/monitor/gpu_use.h"
 #include "parallel/monitor/run_advice.h"
 #include "parallel/monitor/time_breakdown.h"

@@ -13,29 +13,30 @@ namespace lockstep {
 namespace {
 
 /// Of the choices that `recompute` allows, the first and one past the last.
-std::pair<std::size_t, std::size_t> allowed(const std::vector<RecomputeChoice>& choices,
-                                            Recompute recompute) {
+std::pair<std::size_t, std::size_t> allowed(MicroBatchSizes& sizes, Recompute recompute) {
   if (recompute == Recompute::none) return {0, 1};
-  if (recompute == Recompute::automatic) return {0, choices.size()};
-  const std::size_t all = index_of_all(choices);
+  if (recompute == Recompute::automatic) return {0, sizes.choices().size()};
+  const std::size_t all = index_of_all(sizes.choices());
   return {all, all + 1};
 }
 
 }  // namespace
 
 MicroBatchSizes::MicroBatchSizes(Backend& device, Graph graph, std::int64_t bucket_bytes)
-    : device_(device),
-      graph_(std::move(graph)),
-      space_(lay_out(graph_, bucket_bytes)),
-      choices_(recompute_choices(graph_)),
-      training_(choices_.size()) {}
+    : device_(device), graph_(std::move(graph)), space_(lay_out(graph_, bucket_bytes)) {}
+
+const std::vector<RecomputeChoice>& MicroBatchSizes::choices() {
+  if (choices_.empty()) choices_ = recompute_choices(graph_);
+  return choices_;
+}
 
 const ProgramSize& MicroBatchSizes::training(std::size_t choice) {
-  std::optional<ProgramSize>& size = training_[choice];
-  if (!size)
-    size.emplace(Program(
-        recompute(graph_, choices_[choice].dropped), device_, space_, reuse_of_environment()));
-  return *size;
+  const auto known = training_.find(choice);
+  if (known != training_.end()) return known->second;
+  const std::vector<bool> dropped =
+      choice == 0 ? std::vector<bool>(graph_.values().size(), false) : choices()[choice].dropped;
+  const Program program(recompute(graph_, dropped), device_, space_, reuse_of_environment());
+  return training_.emplace(choice, ProgramSize(program)).first->second;
 }
 
 ProgramSizes::ProgramSizes(Backend& device,
@@ -43,6 +44,24 @@ ProgramSizes::ProgramSizes(Backend& device,
                            LossFunction loss,
                            const data::SampleSpec& samples)
     : device_(device), model_(std::move(model)), loss_(std::move(loss)), samples_(samples) {}
+
+Graph ProgramSizes::trace_as(const Builder::Settings& settings) {
+  const auto traced = [&] { return trace(model_, loss_, samples_, settings); };
+  if (settings.micro_batch == 0) return traced();  // who joins others without samples
+  const auto family = std::ranges::find_if(families_, [&](const Family& known) {
+    Builder::Settings same = known.settings;
+    same.micro_batch = settings.micro_batch;
+    return same == settings;
+  });
+  if (family == families_.end()) return families_.emplace_back(Family{settings, traced()}).first;
+  if (family->is_compared && !family->scales) return traced();
+  std::optional<Graph> scaled = with_micro_batch(family->first, settings.micro_batch);
+  if (family->is_compared) return scaled ? std::move(*scaled) : traced();
+  Graph second = traced();
+  family->is_compared = true;
+  family->scales = scaled && equal_programs(*scaled, second);
+  return second;
+}
 
 MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
                                   const BatchPlan& batch,
@@ -52,15 +71,13 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
   for (const Known& known : known_)
     if (known.settings == settings && known.bucket_mb == options.bucket_mb) return *known.sizes;
   Known known{settings, options.bucket_mb, nullptr};
-  Graph graph = trace(model_, loss_, samples_, settings);
+  Graph graph = trace_as(settings);
   const std::int64_t bytes = bucket_bytes(options, device_.traits(), graph);
   known.sizes.reset(new MicroBatchSizes(device_, std::move(graph), bytes));
   if (samples > 0) {
     settings.mode = Mode::evaluation;
-    known.sizes->evaluation_.emplace(Program(trace(model_, loss_, samples_, settings),
-                                             device_,
-                                             known.sizes->space(),
-                                             reuse_of_environment()));
+    known.sizes->evaluation_.emplace(
+        Program(trace_as(settings), device_, known.sizes->space(), reuse_of_environment()));
   }
   return *known_.emplace_back(std::move(known)).sizes;
 }
@@ -68,7 +85,7 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
 std::size_t ProgramSizes::least_bytes(const TrainOptions& options, const BatchPlan& batch) {
   MicroBatchSizes& sizes = of(options, batch, batch.micro_batch);
   std::size_t least = SIZE_MAX;
-  const auto [first, last] = allowed(sizes.choices(), options.recompute);
+  const auto [first, last] = allowed(sizes, options.recompute);
   for (std::size_t i = first; i < last; ++i) {
     const std::array programs{sizes.training(i), *sizes.evaluation()};
     least = std::min(least, training_bytes(programs, sizes.space(), options.optimizer));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,7 +19,8 @@ class MicroBatchSizes {
   /// Of the training program: its parameters and metrics.
   const Graph& graph() const { return graph_; }
   const FlatSpace& space() const { return space_; }
-  const std::vector<RecomputeChoice>& choices() const { return choices_; }
+  /// Computed when first asked for; the first of them drops nothing.
+  const std::vector<RecomputeChoice>& choices();
   /// With the recomputation of choices()[choice].
   const ProgramSize& training(std::size_t choice);
   /// Nothing for micro-batches of 0 samples.
@@ -30,8 +33,8 @@ class MicroBatchSizes {
   Backend& device_;
   Graph graph_;
   FlatSpace space_;
-  std::vector<RecomputeChoice> choices_;
-  std::vector<std::optional<ProgramSize>> training_;  // [choices], those asked for
+  std::vector<RecomputeChoice> choices_;         // empty: not asked for
+  std::map<std::size_t, ProgramSize> training_;  // by choice, those asked for
   std::optional<ProgramSize> evaluation_;
 };
 
@@ -63,11 +66,22 @@ class ProgramSizes {
     std::unique_ptr<MicroBatchSizes> sizes;
   };
 
+  /// Traces that differ in the size of the micro-batch alone. The first is made for that of
+  /// `settings`; where the second comes out as the first with other extents, so do those that
+  /// follow, without the model being run again.
+  struct Family {
+    Builder::Settings settings;
+    Graph first;
+    bool is_compared = false, scales = false;
+  };
+  Graph trace_as(const Builder::Settings& settings);
+
   SizingBackend device_;
   ModelFunction model_;
   LossFunction loss_;
   data::SampleSpec samples_;
   std::vector<Known> known_;
+  std::list<Family> families_;
 };
 
 }  // namespace lockstep

@@ -27,7 +27,8 @@ Replica::Replica(RankContext& context,
 // these buffers, and this rank into freed ones while it tells the others of its error. It ends
 // soon.
 Replica::~Replica() {
-  const bool in_flight = state_->exchange.in_flight() || state_->evaluation_exchange.in_flight();
+  const bool in_flight =
+      state_->parts.exchange.in_flight() || state_->parts.evaluation_exchange.in_flight();
   if (std::uncaught_exceptions() > 0 && in_flight) (void)state_.release();
 }
 
@@ -82,7 +83,7 @@ std::span<const StepResult> Replica::finish_steps() {
   const auto begin = std::chrono::steady_clock::now();
   const std::span<const StepResult> results = [this] {
     const DeviceWait waiting(state_->context);
-    return state_->outcomes.take_all();
+    return state_->parts.outcomes.take_all();
   }();
   state_->times.device_wait +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -92,7 +93,7 @@ std::span<const StepResult> Replica::finish_steps() {
 
 const StepResult& Replica::newest_result() {
   const DeviceWait waiting(state_->context);
-  const StepResult& result = state_->outcomes.newest();
+  const StepResult& result = state_->parts.outcomes.newest();
   require_healthy();
   return result;
 }
@@ -101,7 +102,7 @@ void Replica::require_healthy() const { state_->context.communicator().require_h
 
 void Replica::resume_updates() {
   const DeviceWait waiting(state_->context);
-  state_->outcomes.forgive();
+  state_->parts.outcomes.forgive();
 }
 
 void Replica::time_next_step() { state_->device_timer.measure_next_step(); }
@@ -112,7 +113,7 @@ std::optional<DeviceTimes> Replica::device_times(std::int64_t step) const {
 
 void Replica::leave_out_of_device_times() { state_->device_timer.leave_out(); }
 
-ShardNorms& Replica::shard_norms() { return state_->shard_norms; }
+ShardNorms& Replica::shard_norms() { return state_->parts.shard_norms; }
 
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
   return *state_->evaluate(schedule, loader, {});
@@ -128,24 +129,19 @@ Position& Replica::position() { return state_->context.position(); }
 
 StepTimes Replica::times() const {
   StepTimes times = state_->times;
-  times.moving_exchanges = state_->moving_seconds();
-  times.exposed_communication = state_->exchange.exposed_seconds();
+  times.exposed_communication = state_->parts.exchange.exposed_seconds();
   return times;
 }
 
 std::size_t Replica::activation_bytes() const { return state_->programs.arena_bytes(); }
 
-MemoryTable Replica::memory() const {
-  MemoryTable table = state_->memory();
-  table[MemoryCategory::context] = state_->context_bytes;
-  return table;
-}
+MemoryTable Replica::memory() const { return state_->memory(); }
 
 std::uint64_t Replica::baseline_bytes() const { return state_->programs.baseline_bytes(); }
 
 Profiler* Replica::profiler() { return state_->profiler.get(); }
 
-std::uint64_t Replica::bytes_sent() const { return state_->exchange.bytes_sent(); }
+std::uint64_t Replica::bytes_sent() const { return state_->parts.exchange.bytes_sent(); }
 
 namespace {
 
@@ -207,7 +203,8 @@ SavedArrays Replica::saved_arrays() const {
   ReplicaState& s = *state_;
   SavedArrays saved{
       s.context.backend(), s.programs.graph(), s.programs.space(), {{"", s.programs.parameters()}}};
-  for (FlatArray& array : s.optimizer.state_arrays()) saved.arrays.push_back(std::move(array));
+  for (FlatArray& array : s.parts.optimizer.state_arrays())
+    saved.arrays.push_back(std::move(array));
   return saved;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
 #include "core/step/fault_injector.h"
@@ -18,6 +19,10 @@ namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Graphs take memory on the device, and keys that are places make one for each micro-batch; others
+// are few, however many graphs a segment is cut into.
+constexpr int kMaxGraphsByPlace = 64;
 
 DeviceTimer make_device_timer(RankContext& context, const BatchPlan& batch) {
   const Schedule whole = training_schedule(batch, batch.global_batch, context.rank());
@@ -56,63 +61,55 @@ void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
 
 }  // namespace
 
-ReplicaPrograms::ReplicaPrograms(RankContext& rank_context,
-                                 const ModelFunction& model,
-                                 const LossFunction& loss,
-                                 const data::SampleSpec& samples,
-                                 const TrainOptions& train_options,
-                                 std::vector<std::int64_t> tail_sizes)
-    : context(rank_context),
-      options(train_options),
-      batch(plan_batch(train_options, rank_context.size())),
-      programs(context, model, loss, samples, options, batch, tail_sizes) {}
-
 ReplicaState::ReplicaState(RankContext& rank_context,
                            const ModelFunction& model,
                            const LossFunction& loss,
                            const data::SampleSpec& samples,
                            const TrainOptions& train_options,
                            std::vector<std::int64_t> tail_sizes)
-    : ReplicaPrograms(rank_context, model, loss, samples, train_options, std::move(tail_sizes)),
-      ReplicaParts(context.backend(),
-                   context.communicator(),
-                   programs.graph(),
-                   programs.space(),
-                   programs.parameters(),
-                   programs.gradients(),
-                   programs.packed().rounded(),
-                   options,
-                   batch),
+    : context(rank_context),
+      options(train_options),
+      batch(plan_batch(train_options, rank_context.size())),
+      programs(context, model, loss, samples, options, batch, tail_sizes),
+      parts(context.backend(),
+            context.communicator(),
+            programs.graph(),
+            programs.space(),
+            programs.parameters(),
+            programs.gradients(),
+            programs.packed().rounded(),
+            options,
+            batch),
       device_timer(make_device_timer(context, batch)),
       model_(model),
       loss_(loss),
       samples_(samples),
       on_host_(context.backend().is_host_memory(programs.parameters())),
-      ranges_(context.backend().ranges()),
       graphs_(context.backend()) {
-  for (auto& event : copied_) {
+  probes_.ranges = context.backend().ranges();
+  for (auto& event : upload_.copied) {
     event = context.backend().make_event();
     context.backend().record(*event);
   }
   if (batch.cluster > 1)
     group_ = context.communicator().split(context.rank() / batch.cluster,
                                           context.rank() % batch.cluster);
-  context.position().mark(ranges_);
+  context.position().mark(probes_.ranges);
   programs.set_position(&context.position());
-  exchange.set_position(&context.position());
-  evaluation_exchange.set_position(&context.position());
+  parts.exchange.set_position(&context.position());
+  parts.evaluation_exchange.set_position(&context.position());
   initialise_parameters();
-  if (ranges_) declare_ranges();
+  if (probes_.ranges) declare_ranges();
   if (options.profile) declare_profile();
-  warm_up_collectives(context, *this, batch, group_.get());
+  warm_up_collectives(context, parts, batch, group_.get());
   if (!on_host_)
     context_bytes =
         context_part(context.host_communicator(), context.backend(), memory().on_device());
   why_no_graphs_ = reason_against_graphs();
-  if (!all_say(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
+  if (!all_agree(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
     why_no_graphs_ = "another rank cannot capture steps";
-  checks_always_ = checks_ = env().nan_check == "1";
-  if (checks_) programs.check_finite(search_.report());
+  checks_.always = checks_.now = env().nan_check == "1";
+  if (checks_.now) programs.check_finite(checks_.locator.report());
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
 }
 
@@ -146,7 +143,7 @@ void ReplicaState::load_initial_weights() {
 
 void ReplicaState::lend_memory(data::LoaderOptions& loading) const {
   if (on_host_) return;
-  loading.held = kHeldMicroBatches;
+  loading.held = ReplicaParts::kHeldMicroBatches;
   loading.allocate = [&backend = context.backend()](std::size_t bytes) {
     const std::shared_ptr<DeviceBuffer> memory = backend.allocate_host(bytes, "micro-batch");
     return std::shared_ptr<std::byte[]>(memory, memory->data());
@@ -156,7 +153,7 @@ void ReplicaState::lend_memory(data::LoaderOptions& loading) const {
 // It changes where a short batch follows, or an evaluation: rarely enough to wait for the copies.
 void ReplicaState::set_sample_weight(const Schedule& schedule) {
   const auto weight = float(1.0 / double(schedule.samples));
-  float& place = *sample_weight->as<float>();
+  float& place = *parts.sample_weight->as<float>();
   if (place == weight) return;
   const auto begin = Clock::now();
   const DeviceWait waiting(context);
@@ -166,7 +163,8 @@ void ReplicaState::set_sample_weight(const Schedule& schedule) {
 }
 
 void ReplicaState::copy_sample_weight(const BoundProgram& program) {
-  context.backend().copy_to_device(program.sample_weight, sample_weight->data(), sizeof(float));
+  context.backend().copy_to_device(
+      program.sample_weight, parts.sample_weight->data(), sizeof(float));
 }
 
 // The loader fills the slot of the micro-batch before last anew: see lend_memory().
@@ -174,39 +172,39 @@ void ReplicaState::load(const BoundProgram& program,
                         data::Loader& loader,
                         std::uint64_t first_sample) {
   const std::size_t slot = next_slot();
-  DeviceEvent& copied = *copied_[slot];
+  DeviceEvent& copied = *upload_.copied[slot];
   if (!on_host_) {
     const DeviceWait waiting(context);
     copied.wait();  // for what the device computes, so no loading yet
-    holding_up_ = timer_.lap();
+    upload_.holding_up = timer_.lap();
   }
   context.position().enter(Phase::loading);
   const auto begin = timer_.at();
   const data::LoadedBatch loaded = loader.next();
-  fetching_ = timer_.lap();
-  if (profiler) profiler->record(data_work_, begin, timer_.at());
+  upload_.fetching = timer_.lap();
+  if (profiler) profiler->record(probes_.data, begin, timer_.at());
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
   check_labels(loaded);
   device_timer.mark(DevicePart::idle);
-  if (checks_) search_.look_at(loaded, samples_);
-  const DeviceScope scope(profiler.get(), copy_work_);
-  h2d_staging.copy(slot,
-                   {{{program.x, loaded.input, n * samples_.input.bytes()},
-                     {program.target, loaded.target, n * samples_.target.bytes()}}});
+  if (checks_.now) checks_.locator.look_at(loaded, samples_);
+  const DeviceScope scope(profiler.get(), probes_.copy);
+  parts.h2d_staging.copy(slot,
+                         {{{program.x, loaded.input, n * samples_.input.bytes()},
+                           {program.target, loaded.target, n * samples_.target.bytes()}}});
   copy_sample_weight(program);
-  counters.send(slot, first_sample);
+  parts.counters.send(slot, first_sample);
   if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
-    const float weight = *sample_weight->as<float>() * float(fault->number);
+    const float weight = *parts.sample_weight->as<float>() * float(fault->number);
     device.copy_to_device(program.sample_weight, &weight, sizeof weight);
   }
   device.record(copied);
-  loading_ = fetching_ + timer_.lap();
+  upload_.loading = upload_.fetching + timer_.lap();
 }
 
 std::size_t ReplicaState::next_slot() {
-  next_copied_ = (next_copied_ + 1) % copied_.size();
-  return next_copied_;
+  upload_.newest = (upload_.newest + 1) % upload_.copied.size();
+  return upload_.newest;
 }
 
 // For a rank that has no micro-batch to send them with.
@@ -214,10 +212,10 @@ void ReplicaState::send_counters() {
   const std::size_t slot = next_slot();
   {
     const DeviceWait waiting(context);
-    copied_[slot]->wait();
+    upload_.copied[slot]->wait();
   }
-  counters.send(slot, 0);
-  context.backend().record(*copied_[slot]);
+  parts.counters.send(slot, 0);
+  context.backend().record(*upload_.copied[slot]);
 }
 
 // A label or token out of range would make a kernel read or write beyond its table.
@@ -243,26 +241,85 @@ void ReplicaState::check_labels(const data::LoadedBatch& loaded) const {
 void ReplicaState::declare_profile() {
   constexpr std::int64_t kWarmUpSteps = 2, kTracedSteps = 8;
   profiler = std::make_unique<Profiler>(kWarmUpSteps, kTracedSteps);
-  data_work_ = profiler->declare({.name = "wait_for_data", .path = "", .cost = {}});
-  copy_work_ = profiler->declare({.name = "copy_input", .path = "", .cost = {}});
-  wait_work_ = profiler->declare({.name = "wait_for_exchange", .path = "", .cost = {}});
-  // Of several buckets at once.
-  moving_work_ = profiler->declare(
-      {.name = "exchange", .path = "", .stream = ProfileStream::communication, .cost = {}});
-  optimizer_work_ = profiler->declare({.name = "optimizer", .path = "", .cost = {}});
-  bucket_start_.resize(std::size_t(exchange.bucket_count()));
-  for (int b = 0; b < exchange.bucket_count(); ++b)
-    bucket_work_.push_back(profiler->declare({.name = "exchange",
-                                              .path = fmt::format("bucket {}", b),
-                                              .stream = ProfileStream::communication,
-                                              .cost = {}}));
+  const auto declare = [&](const char* name) {
+    return profiler->declare({.name = name, .path = "", .cost = {}});
+  };
+  const auto declare_exchange = [&](std::string path) {
+    return profiler->declare({.name = "exchange",
+                              .path = std::move(path),
+                              .stream = ProfileStream::communication,
+                              .cost = {}});
+  };
+  probes_.data = declare("wait_for_data");
+  probes_.copy = declare("copy_input");
+  probes_.wait = declare("wait_for_exchange");
+  probes_.moving = declare_exchange("");  // of several buckets at once
+  probes_.optimizer = declare("optimizer");
+  const int buckets = parts.exchange.bucket_count();
+  probes_.started.resize(std::size_t(buckets));
+  for (int b = 0; b < buckets; ++b)
+    probes_.bucket_work.push_back(declare_exchange(fmt::format("bucket {}", b)));
   programs.profile(profiler.get());
 }
 
 void ReplicaState::declare_ranges() {
-  bucket_ranges_.resize(std::size_t(exchange.bucket_count()));
-  for (int b = 0; b < exchange.bucket_count(); ++b)
-    bucket_names_.push_back(ranges_->declare(fmt::format("exchange bucket {}", b)));
+  const int buckets = parts.exchange.bucket_count();
+  probes_.open_ranges.resize(std::size_t(buckets));
+  for (int b = 0; b < buckets; ++b)
+    probes_.bucket_names.push_back(probes_.ranges->declare(fmt::format("exchange bucket {}", b)));
+}
+
+std::string ReplicaState::reason_against_graphs() const {
+  if (!context.backend().captures_graphs()) return "the device has no graphs";
+  if (env().graph == "0") return "LOCKSTEP_GRAPH=0";
+  if (!options.use_graphs) return "it was not wanted";
+  if (env().sync == "1") return "LOCKSTEP_SYNC=1 waits behind every kernel";
+  if (env().nan_check == "1") return "LOCKSTEP_NAN_CHECK=1 looks at every kernel's output";
+  if (env().plan == "poison") return "LOCKSTEP_PLAN=poison fills memory from the host";
+  if (fault_injector() != nullptr) return "LOCKSTEP_FAULT plays faults";
+  if (options.profile) return name_parameters("`profile` times every operator");
+  if (probes_.ranges != nullptr) return "a tool is attached that sees every operator";
+  if (captures_by_place()) {
+    // Of whole batches and of an epoch's last.
+    const int rounds = training_schedule(batch, batch.global_batch, context.rank()).most_rounds;
+    if (2 * (rounds + 1) > kMaxGraphsByPlace)
+      return fmt::format(
+          "batch norm's groups are of several ranks, and {} micro-batches a step on a rank are too "
+          "many for a graph each",
+          rounds);
+  }
+  if (batch.shards > GradientExchange::kMaxShardsReserved)
+    return fmt::format("buffers may move: there are more than {} shards",
+                       GradientExchange::kMaxShardsReserved);
+  return {};
+}
+
+bool ReplicaState::all_agree(Communicator& ranks, bool own) {
+  std::vector<std::uint8_t> answers(std::size_t(ranks.size()));
+  const std::uint8_t answer = own ? 1 : 0;
+  ranks.all_gather(&answer, answers.data(), sizeof answer);
+  return std::ranges::all_of(answers, [](std::uint8_t yes) { return yes == 1; });
+}
+
+std::optional<GraphUse> ReplicaState::graph_use() const {
+  if (!context.backend().captures_graphs()) return std::nullopt;
+  GraphUse use = graphs_.use();
+  if (!why_no_graphs_.empty()) use.why_not = why_no_graphs_;
+  if (use.graphs == 0 && use.why_not.empty())
+    use.why_not = observed_steps_ == steps_
+                      ? name_parameters(
+                            "every step was measured: with a larger `log_every`, or with "
+                            "`noise_scale_every` 0, not all are")
+                      : "too few steps: the second of a kind is captured";
+  return use;
+}
+
+MemoryTable ReplicaState::memory() const {
+  MemoryTable table = tabulate(programs.compiled(), programs.buffers(), programs.packed(), parts);
+  table.arena_bytes += programs.late_arena_bytes();
+  *table[MemoryCategory::activations] += programs.late_arena_bytes();
+  table[MemoryCategory::context] = context_bytes;
+  return table;
 }
 
 }  // namespace lockstep

@@ -18,8 +18,7 @@
 #include "core/io/load_weights.h"
 #include "core/nn/builder.h"
 #include "core/step/device_timer.h"
-#include "core/step/graph_cache.h"
-#include "core/step/graph_use.h"
+#include "core/step/step_graphs.h"
 #include "core/step/step_result.h"
 #include "parallel/comm/rank_context.h"
 #include "parallel/replica/memory_table.h"
@@ -30,23 +29,8 @@
 
 namespace lockstep {
 
-/// A rank's programs for its part of a batch.
-struct ReplicaPrograms {
-  RankContext& context;
-  TrainOptions options;
-  BatchPlan batch;
-  ProgramSet programs;
-
-  ReplicaPrograms(RankContext& context,
-                  const ModelFunction& model,
-                  const LossFunction& loss,
-                  const data::SampleSpec& samples,
-                  const TrainOptions& options,
-                  std::vector<std::int64_t> tail_sizes);
-};
-
-/// The inside of a Replica; listens to its own backward pass to start exchanges.
-class ReplicaState final : public BucketListener, public ReplicaPrograms, public ReplicaParts {
+/// The inside of a Replica.
+class ReplicaState {
  public:
   ReplicaState(RankContext& context,
                const ModelFunction& model,
@@ -64,26 +48,20 @@ class ReplicaState final : public BucketListener, public ReplicaPrograms, public
   std::optional<StepResult> evaluate(const Schedule& schedule,
                                      data::Loader& loader,
                                      const std::function<bool()>& interrupted);
-
   std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
                                                data::Loader& loader,
                                                std::int64_t step);
-
-  void on_bucket_complete(int bucket) override { start_bucket(bucket); }
-  void between_kernels() override;
-
-  double moving_seconds() const { return exchanging_; }
-  /// All that is reserved, by category.
-  MemoryTable memory() const {
-    MemoryTable table = tabulate(programs.compiled(), programs.buffers(), programs.packed(), *this);
-    table.arena_bytes += programs.late_arena_bytes();
-    *table[MemoryCategory::activations] += programs.late_arena_bytes();
-    return table;
-  }
   std::optional<GraphUse> graph_use() const;
+  /// All that is reserved, by category.
+  MemoryTable memory() const;
 
+  RankContext& context;
+  TrainOptions options;
+  BatchPlan batch;
+  ProgramSet programs;
+  ReplicaParts parts;
   std::optional<io::LoadReport> initial_weights;  // where TrainOptions::init named a file
-  StepTimes times;
+  StepTimes times;  ///< but for exposed_communication, which the exchange knows
   DeviceTimer device_timer;
   /// Of a GPU, with everything made that a step needs; see context_part().
   std::optional<std::uint64_t> context_bytes;
@@ -91,7 +69,17 @@ class ReplicaState final : public BucketListener, public ReplicaPrograms, public
 
  private:
   /// What a step asks of the device between the loading of one micro-batch and the next.
-  struct StepSegment {
+  struct Segment final : public StepSegment {
+    explicit Segment(ReplicaState& of) : replica(of) {}
+    const StepPlan& plan() override { return replica.plan(*this); }
+    void run(const StepPart& part, bool eagerly) override { replica.run(*this, part, eagerly); }
+    bool agree(bool captured) override { return replica.agree(*this, captured); }
+    void undo() override {
+      replica.parts.exchange.undo_capture(place, sent);
+      replica.programs.packed().invalidate();
+    }
+
+    ReplicaState& replica;
     const Schedule* schedule = nullptr;
     int round = 0;  ///< its place in the step
     std::int64_t step = 0;
@@ -102,70 +90,82 @@ class ReplicaState final : public BucketListener, public ReplicaPrograms, public
     bool ends_shard = false;  ///< the shard's sum is added to those before; not for the last one
     bool ends_step = false;   ///< exchange and update follow
     RunState state = {};
+    bool overlaps = true;     ///< the exchange, with backward
+    bool adds_norms = false;  ///< to shard_norms
+    /// When it began: of the exchange, and the replica's seconds of moving exchanges along.
+    ShardPlace place = {};
+    SentBytes sent = {};
+    double moving = 0;
+    double forward = 0;  ///< seconds of it, where that ran eagerly
   };
 
-  /// Batch norm's group as kernels of a step see it.
-  class StepGroup final : public KernelGroup {
-   public:
-    explicit StepGroup(ReplicaState& state) : state_(state) {}
-    int size() const override { return state_.group_->size(); }
-    void all_gather(const void* send, void* recv, std::size_t bytes) override {
-      state_.by_host(
-          [state = &state_, send, recv, bytes] { state->group_->all_gather(send, recv, bytes); });
-    }
-
-   private:
-    ReplicaState& state_;
+  /// Micro-batches on their way to the device.
+  struct Upload {
+    /// Behind the copies of the last micro-batches, in turn. Those before have been made.
+    std::array<std::unique_ptr<DeviceEvent>, ReplicaParts::kHeldMicroBatches> copied;
+    std::size_t newest = 0;
+    /// Seconds of the newest: in load(), and of them in the loader and for the device.
+    double loading = 0, fetching = 0, holding_up = 0;
   };
 
+  /// The search for what is not finite.
+  struct Checks {
+    NonFiniteLocator locator;
+    bool always = false, now = false;  ///< look at kernels' outputs
+    bool plays_nan = false;            ///< a fault's
+  };
+
+  /// The profiler's and the range marker's numbers of what is no operator.
+  struct Probes {
+    RangeMarker* ranges = nullptr;  // null: nobody sees them
+    int data = -1, copy = -1, wait = -1, moving = -1, optimizer = -1;
+    std::vector<int> bucket_work, bucket_names;        // [buckets]: profiler's, marker's
+    std::vector<Profiler::Clock::time_point> started;  // [buckets]
+    std::vector<std::uint64_t> open_ranges;  // [buckets], from start to end of an exchange
+  };
+
+  // replica_state.cpp: before step 1, and micro-batches on their way to the device.
   void initialise_parameters();
   void load_initial_weights();
+  /// Empty: segments of steps are captured.
+  std::string reason_against_graphs() const;
+  /// Collective over `ranks`.
+  static bool all_agree(Communicator& ranks, bool own);
+  void declare_profile();
+  void declare_ranges();
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
   std::size_t next_slot();
   void send_counters();
+  void set_sample_weight(const Schedule& schedule);
+  void copy_sample_weight(const BoundProgram& program);
+  void check_labels(const data::LoadedBatch& loaded) const;
+
+  // replica_step.cpp: a step as a plan, and its ways.
+  void begin_step(Segment& segment);
   /// Whether a rank of a batch-norm group has fewer micro-batches than others of it.
   bool rounds_differ(const Schedule& schedule) const;
   /// Whether the step's exchange begins behind the last round, in a segment of its own.
   bool exchanges_apart(const Schedule& schedule) const;
-  void begin_step(const Schedule& schedule, std::int64_t step, float lr);
-  /// By a graph's launch where it can be, otherwise by launch_eagerly().
-  void run_segment(const StepSegment& segment);
-  void launch_eagerly(const StepSegment& segment);
-  void replay(const StepSegment& segment, const CapturedWork& work);
+  /// In plan_.
+  const StepPlan& plan(const Segment& segment);
+  void run_segment(Segment& segment);
+  void run(Segment& segment, const StepPart& part, bool eagerly);
+  void enter_phase(const Segment& segment, StepWork work);
+  void end_phase(Segment& segment, StepWork work);
+  void account_replay(const Segment& segment);
   /// Whether all ranks have captured it, where its collectives are captured with it.
-  bool agree(const StepSegment& segment, bool captured);
-  /// Collective over `ranks`.
-  static bool all_say(Communicator& ranks, bool yes);
-  GraphKey graph_key(const StepSegment& segment) const;
-  std::string reason_against_graphs() const;
+  bool agree(const Segment& segment, bool captured);
+  GraphKey graph_key(const Segment& segment) const;
   /// Whether collectives of NCCL stand in every segment, not just in a step's last.
   bool captures_by_place() const;
   bool captures_now() const;
-  /// Does what only the host can do, unless it stands in stream order: what MPI moves, and sums of
-  /// shards. Cuts the capture under way; replays do it in the same phase.
-  template <typename Work>
-  void by_host(Work work) {
-    if (capture_ == nullptr || exchange.in_stream_order()) return work();
-    capture_->cut_for_host([this, phase = context.position().read().phase, work] {
-      context.position().enter(phase);
-      work();
-      move_exchange();  // a replay comes to no place between kernels
-    });
-  }
-  void move_exchange();
-  void set_sample_weight(const Schedule& schedule);
-  void copy_sample_weight(const BoundProgram& program);
-  void check_labels(const data::LoadedBatch& loaded) const;
-  /// Returns its seconds.
-  double run(Program& program, const RunState& state, bool exchange_after);
-  void start_bucket(int bucket);
-  void start_exchange(int bucket);
-  void start_all_buckets();
-  void finish_shard(const StepSegment& segment);
-  void end_shard(const ShardWork& shard, const Schedule& schedule);
-  void declare_profile();
-  void declare_ranges();
+  void start_bucket(const Segment& segment, int bucket);
   void finish_bucket(int bucket);
+  void move_exchange();
+  void sum_shard(const Segment& segment);
+  void end_shard(const ShardWork& shard, const Schedule& schedule);
+  void update(const Segment& segment);
+  static int own_rounds(const Schedule& schedule);
   /// Calls run(program, round) for each round of the batch-norm group that this rank has no
   /// micro-batch for: ranks of a group run the same number, and one that has fewer takes part in
   /// the collectives with no samples. It starts its exchange afterwards, since those rounds still
@@ -178,9 +178,10 @@ class ReplicaState final : public BucketListener, public ReplicaPrograms, public
       run(none, round);
     }
   }
-  static int own_rounds(const Schedule& schedule);
-  void update(const StepSegment& segment);
+
+  // replica_passes.cpp: what else runs programs.
   void read_metrics(StepResult& result);
+  void compute(Program& program, const RunState& state);
   /// `first_sample`: of the micro-batch that has run; -1: none.
   void end_round(std::int64_t first_sample);
   void stop_where_found(const Schedule& schedule, std::int64_t step);
@@ -191,33 +192,18 @@ class ReplicaState final : public BucketListener, public ReplicaPrograms, public
   LossFunction loss_;
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;  // of batch norm; null: groups are local
-  StepGroup step_group_{*this};
-  bool on_host_;  // the device is the processor itself
-  /// Behind the copies of the last micro-batches, in turn. Those before have been made.
-  std::array<std::unique_ptr<DeviceEvent>, kHeldMicroBatches> copied_;
-  std::size_t next_copied_ = 0;
-  NonFiniteLocator search_;
-  bool checks_always_ = false, checks_ = false;  // kernels' outputs, for search_
-  bool plays_nan_ = false;
-  bool overlaps_ = true;     // the exchange, with backward, in this step
-  bool adds_norms_ = false;  // to shard_norms, in this step
-  int data_work_ = -1, copy_work_ = -1, wait_work_ = -1, moving_work_ = -1, optimizer_work_ = -1;
-  std::vector<int> bucket_work_;
-  std::vector<Profiler::Clock::time_point> bucket_start_;
-  RangeMarker* ranges_;                       // null: nobody sees them
-  std::vector<int> bucket_names_;             // [buckets], the marker's
-  std::vector<std::uint64_t> bucket_ranges_;  // [buckets], open from start to end of an exchange
-  // Seconds, of the last micro-batch: in load(), and of them in the loader and for the device.
-  double loading_ = 0, fetching_ = 0, holding_up_ = 0;
-  LapTimer timer_;  // of load(), run() and what comes between them in a step
-  GraphCache graphs_;
-  WorkCapture* capture_ = nullptr;                // the one under way
+  bool on_host_;                         // the device is the processor itself
+  Upload upload_;
+  Checks checks_;
+  Probes probes_;
+  LapTimer timer_;  // of load(), parts of a step and what comes between them
+  StepPlan plan_;   // of the segment at work, where that is not replayed
+  const std::function<void()> between_kernels_ = [this] { move_exchange(); };
+  StepGraphs graphs_;
   std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch
   std::string why_no_graphs_;                     // empty: segments are captured
-  std::int64_t replays_ = 0;
   std::int64_t steps_ = 0,
                observed_steps_ = 0;  // since construction; whose phases or gradients were
-  double exchanging_ = 0;            // seconds of moving exchanges along, among those of backward
 };
 
 }  // namespace lockstep

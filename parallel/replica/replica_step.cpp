@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A training step: segments, each a plan of parts that run eagerly, are captured or are replayed,
+// as Note [Step graphs] in core/step/step_graphs.h says.
 #include <chrono>
 
 #include "core/base/error.h"
@@ -10,6 +12,27 @@ namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+Phase phase_of(StepWork work) {
+  switch (work) {
+    case StepWork::forward:
+      return Phase::forward;
+    case StepWork::backward:
+    case StepWork::start_bucket:
+    case StepWork::sum_shard:
+      return Phase::backward;
+    case StepWork::finish_buckets:
+      return Phase::exchange;
+    case StepWork::update:
+      return Phase::optimizer;
+  }
+  throw InternalError("unknown part of a step");
+}
+
+/// Parts of a phase that follow each other are timed together, but for sums of shards.
+bool timed_together(StepWork a, StepWork b) {
+  return a == b || (phase_of(a) == phase_of(b) && b != StepWork::sum_shard);
+}
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -33,12 +56,15 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
                                                      data::Loader& loader,
                                                      std::int64_t step,
                                                      float lr) {
-  StepSegment segment{.schedule = &schedule, .step = step, .lr = lr};
+  Segment segment(*this);
+  segment.schedule = &schedule;
+  segment.step = step;
+  segment.lr = lr;
   segment.state = {.seed = options.seed,
                    .step = std::uint64_t(step),
-                   .counters = counters.on_device(),
-                   .group = group_ ? &step_group_ : nullptr};
-  begin_step(schedule, step, lr);
+                   .counters = parts.counters.on_device(),
+                   .group = group_.get()};
+  begin_step(segment);
   const bool apart = exchanges_apart(schedule);
   timer_.start();
   for (const ShardWork& shard : schedule.work) {
@@ -53,12 +79,12 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
       segment.ends_step = last && last_shard && !apart;
       load(*segment.program, loader, segment.state.first_sample);
       if (micro_batch.samples == batch.micro_batch) {
-        times.whole_loading += loading_;
+        times.whole_loading += upload_.loading;
         ++times.whole_loaded;
       }
-      times.data += fetching_;
-      times.copy += loading_ - fetching_;
-      times.device_wait += holding_up_;
+      times.data += upload_.fetching;
+      times.copy += upload_.loading - upload_.fetching;
+      times.device_wait += upload_.holding_up;
       run_segment(segment);
       ++segment.round;
     }
@@ -81,7 +107,7 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
   device_timer.end_step();
   const std::span<const StepResult> known = [&] {
     const DeviceWait waiting(context);
-    return outcomes.push(step, schedule.samples);
+    return parts.outcomes.push(step, schedule.samples);
   }();
   context.communicator().require_healthy();
   times.device_wait += timer_.lap();
@@ -89,24 +115,26 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
   return known;
 }
 
-void ReplicaState::begin_step(const Schedule& schedule, std::int64_t step, float lr) {
+void ReplicaState::begin_step(Segment& segment) {
+  const Schedule& schedule = *segment.schedule;
+  const std::int64_t step = segment.step;
   context.position().set_step(step + 1);
   if (profiler) profiler->begin_step(step);
   set_sample_weight(schedule);
   programs.packed().refresh_rounded();  // so that no segment has to: see Note [Step graphs]
   play_nan(step);
-  if (checks_) search_.begin();
-  counters.begin_step(optimizer.counters(step, lr));
-  exchange.begin_step(schedule);
-  overlaps_ =
-      options.overlap == Overlap::on && !(exchange.in_stream_order() && rounds_differ(schedule));
+  if (checks_.now) checks_.locator.begin();
+  parts.counters.begin_step(parts.optimizer.counters(step, segment.lr));
+  parts.exchange.begin_step(schedule);
+  segment.overlaps = options.overlap == Overlap::on &&
+                     !(parts.exchange.in_stream_order() && rounds_differ(schedule));
   const bool whole = schedule.samples == batch.global_batch;
   device_timer.begin_step(step, whole);
   // Short batches say little of the noise, and may have shards that are absent.
-  shard_norms.begin_step(step, whole && schedule.shards >= 2);
-  adds_norms_ = shard_norms.measures() && !schedule.work.empty();
+  parts.shard_norms.begin_step(step, whole && schedule.shards >= 2);
+  segment.adds_norms = parts.shard_norms.measures() && !schedule.work.empty();
   ++steps_;
-  if (device_timer.was_asked() || shard_norms.measures()) ++observed_steps_;
+  if (device_timer.was_asked() || parts.shard_norms.measures()) ++observed_steps_;
 }
 
 int ReplicaState::own_rounds(const Schedule& schedule) {
@@ -126,143 +154,228 @@ bool ReplicaState::rounds_differ(const Schedule& schedule) const {
 bool ReplicaState::exchanges_apart(const Schedule& schedule) const {
   if (schedule.work.empty()) return true;
   if (batch.cluster == 1) return false;
-  return exchange.in_stream_order() ? rounds_differ(schedule)
-                                    : own_rounds(schedule) < schedule.rounds;
+  return parts.exchange.in_stream_order() ? rounds_differ(schedule)
+                                          : own_rounds(schedule) < schedule.rounds;
 }
 
-void ReplicaState::launch_eagerly(const StepSegment& segment) {
+const StepPlan& ReplicaState::plan(const Segment& segment) {
+  const bool by_host = !parts.exchange.in_stream_order();
+  const bool overlaps = segment.program != nullptr && segment.ends_step && segment.overlaps;
+  plan_.clear();
+  if (segment.program != nullptr)
+    segment.program->program->append_parts(overlaps, by_host && group_ != nullptr, plan_);
+  if (segment.ends_step && !overlaps)
+    for (int b = 0; b < parts.exchange.bucket_count(); ++b)
+      plan_.push_back({.work = StepWork::start_bucket, .first = b});
+  if (segment.ends_shard) plan_.push_back({.work = StepWork::sum_shard});
+  if (segment.ends_step) {
+    plan_.push_back({.work = StepWork::finish_buckets});
+    plan_.push_back({.work = StepWork::update});
+  }
+  for (std::size_t i = 0; i < plan_.size(); ++i) {
+    StepPart& part = plan_[i];
+    part.ends_phase = i + 1 == plan_.size() || !timed_together(part.work, plan_[i + 1].work);
+    if (part.work == StepWork::start_bucket || part.work == StepWork::sum_shard ||
+        part.work == StepWork::finish_buckets)
+      part.on_host = by_host;
+  }
+  return plan_;
+}
+
+void ReplicaState::run_segment(Segment& segment) {
+  segment.moving = times.moving_exchanges;
+  if (!captures_now()) return run_eagerly(segment);
+  segment.place = parts.exchange.place();
+  segment.sent = parts.exchange.sent();
+  context.position().enter(segment.program != nullptr ? Phase::forward : Phase::exchange);
+  const double exposed = parts.exchange.exposed_seconds();
+  switch (graphs_.run(graph_key(segment), segment)) {
+    case StepWay::eager:
+      break;
+    case StepWay::captured:
+      times.backward += timer_.lap();
+      if (segment.ends_step)
+        bytes_sent_[segment.schedule->samples] = parts.exchange.sent() - segment.sent;
+      break;
+    case StepWay::replayed:
+      account_replay(segment);
+      times.backward += timer_.lap() - (parts.exchange.exposed_seconds() - exposed);
+      break;
+  }
+  // Where collectives are captured with it all ranks have agreed that it failed.
+  if (graphs_.has_failed() && segment.ends_step) why_no_graphs_ = graphs_.use().why_not;
+}
+
+void ReplicaState::run(Segment& segment, const StepPart& part, bool eagerly) {
+  enter_phase(segment, part.work);
+  switch (part.work) {
+    case StepWork::forward:
+      segment.program->program->run(part, segment.state);
+      break;
+    case StepWork::backward:
+      if (eagerly && segment.ends_step && segment.overlaps)
+        segment.program->program->run(part, segment.state, between_kernels_);
+      else
+        segment.program->program->run(part, segment.state);
+      break;
+    case StepWork::start_bucket:
+      start_bucket(segment, part.first);
+      break;
+    case StepWork::sum_shard:
+      sum_shard(segment);
+      break;
+    case StepWork::finish_buckets:
+      if (segment.adds_norms) end_shard(*segment.shard, *segment.schedule);
+      for (int b = 0; b < parts.exchange.bucket_count(); ++b) finish_bucket(b);
+      break;
+    case StepWork::update:
+      update(segment);
+      break;
+  }
+  if (eagerly && part.ends_phase) end_phase(segment, part.work);
+  if (!eagerly && part.on_host) move_exchange();  // between kernels of graphs nobody does
+}
+
+void ReplicaState::enter_phase(const Segment& segment, StepWork work) {
+  if (segment.program == nullptr && work == StepWork::start_bucket) return;
+  if (context.position().read().phase != phase_of(work)) context.position().enter(phase_of(work));
+}
+
+// Of parts that ran eagerly; the update times itself.
+void ReplicaState::end_phase(Segment& segment, StepWork work) {
+  if (work == StepWork::update) return;
+  if (work == StepWork::finish_buckets) return device_timer.mark(DevicePart::exchange);
+  const bool is_forward = work == StepWork::forward;
+  device_timer.mark(is_forward ? DevicePart::forward : DevicePart::backward);
+  const double seconds = timer_.lap();
+  (is_forward ? times.forward : times.backward) += seconds;
+  if (is_forward) segment.forward = seconds;
+  if (is_forward || work == StepWork::sum_shard || segment.program == nullptr) return;
+  const std::int64_t samples = segment.program->samples;
+  if (checks_.now) end_round(samples == 0 ? -1 : std::int64_t(segment.state.first_sample));
+  if (samples != batch.micro_batch) return;
+  times.whole_compute += segment.forward + seconds - (times.moving_exchanges - segment.moving);
+  ++times.whole_computed;
+}
+
+bool ReplicaState::captures_by_place() const {
+  return batch.cluster > 1 && parts.exchange.in_stream_order();
+}
+
+bool ReplicaState::captures_now() const {
+  return why_no_graphs_.empty() && !checks_.now && !device_timer.was_asked() &&
+         !parts.shard_norms.measures();
+}
+
+GraphKey ReplicaState::graph_key(const Segment& segment) const {
+  if (captures_by_place())
+    return {.step_samples = segment.schedule->samples, .round = segment.round};
+  GraphKey key{.accumulate = segment.state.accumulate};
   if (segment.program != nullptr) {
-    const double exchanged = exchanging_;
-    const double computing = run(*segment.program->program, segment.state, segment.ends_step);
-    const bool joins = segment.program->samples == 0;
-    if (checks_) end_round(joins ? -1 : std::int64_t(segment.state.first_sample));
-    if (segment.program->samples == batch.micro_batch && capture_ == nullptr) {
-      times.whole_compute += computing - (exchanging_ - exchanged);
-      ++times.whole_computed;
-    }
-  } else {
-    start_all_buckets();
-    device_timer.mark(DevicePart::backward);
-    times.backward += timer_.lap();
+    key.samples = segment.program->samples;
+    key.stale_copies = segment.program->program->stale_copies();
   }
-  if (segment.ends_shard) finish_shard(segment);
-  if (!segment.ends_step) return;
-  if (adds_norms_) end_shard(*segment.shard, *segment.schedule);
-  update(segment);
+  if (!parts.exchange.in_stream_order()) {
+    if (segment.ends_shard) key.merges = 0;
+  } else if (segment.ends_shard || segment.ends_step) {
+    const ShardPlace place = parts.exchange.place();
+    key.shards_pending = place.pending;
+    key.merges = place.merges;
+  }
+  if (segment.ends_step) key.step_samples = segment.schedule->samples;
+  return key;
 }
 
-double ReplicaState::run(Program& program, const RunState& state, bool exchange_after) {
-  context.position().enter(Phase::forward);
-  program.run_forward(state);
-  device_timer.mark(DevicePart::forward);
-  const double forward = timer_.lap();
-  context.position().enter(Phase::backward);
-  if (exchange_after && overlaps_) {
-    program.run_backward(state, *this);
-  } else {
-    program.run_backward(state);
-    if (exchange_after) start_all_buckets();
+bool ReplicaState::agree(const Segment& segment, bool captured) {
+  if (context.size() == 1 || !parts.exchange.in_stream_order()) return captured;
+  if (segment.ends_step) return all_agree(context.host_communicator(), captured);
+  return group_ ? all_agree(*group_, captured) : captured;
+}
+
+// What a segment's parts change on the host, where graphs have done them.
+void ReplicaState::account_replay(const Segment& segment) {
+  if (segment.program != nullptr) segment.program->program->mark_copies_fresh();
+  if (parts.exchange.in_stream_order()) {
+    if (segment.ends_shard) parts.exchange.shard_was_replayed();
+    if (segment.ends_step)
+      parts.exchange.buckets_were_replayed(bytes_sent_.at(segment.schedule->samples));
   }
-  device_timer.mark(DevicePart::backward);
-  const double backward = timer_.lap();
-  times.forward += forward;
-  times.backward += backward;
-  return forward + backward;
+  if (segment.ends_step) programs.packed().invalidate_but_rounded();
 }
 
 void ReplicaState::end_shard(const ShardWork& shard, const Schedule& schedule) {
   std::int64_t samples = 0;
   for (const MicroBatch& micro_batch : shard.micro_batches) samples += micro_batch.samples;
-  shard_norms.end_shard(shard.shard, samples, schedule.samples);
+  parts.shard_norms.end_shard(shard.shard, samples, schedule.samples);
 }
 
-void ReplicaState::start_bucket(int bucket) {
-  by_host([this, bucket] { start_exchange(bucket); });
-}
-
-void ReplicaState::start_exchange(int bucket) {
-  if (adds_norms_) shard_norms.add_bucket(bucket);
-  if (ranges_)
-    bucket_ranges_[std::size_t(bucket)] = ranges_->start(bucket_names_[std::size_t(bucket)]);
+void ReplicaState::start_bucket(const Segment& segment, int bucket) {
+  const auto b = std::size_t(bucket);
+  if (segment.adds_norms) parts.shard_norms.add_bucket(bucket);
+  if (probes_.ranges) probes_.open_ranges[b] = probes_.ranges->start(probes_.bucket_names[b]);
   const auto begin = Clock::now();
-  if (profiler) bucket_start_[std::size_t(bucket)] = begin;
-  const DeviceScope scope(profiler.get(), profiler ? bucket_work_[std::size_t(bucket)] : -1);
-  exchange.start_bucket(bucket);
-  exchanging_ += seconds_since(begin);
-}
-
-void ReplicaState::between_kernels() {
-  if (capture_ == nullptr) move_exchange();
+  if (profiler) probes_.started[b] = begin;
+  const DeviceScope scope(profiler.get(), profiler ? probes_.bucket_work[b] : -1);
+  parts.exchange.start_bucket(bucket);
+  times.moving_exchanges += seconds_since(begin);
 }
 
 void ReplicaState::move_exchange() {
-  if (!exchange.in_flight()) return;
+  if (!parts.exchange.in_flight()) return;
   const auto begin = Clock::now();
-  const DeviceScope scope(profiler.get(), moving_work_);
-  exchange.progress();
-  exchanging_ += seconds_since(begin);
+  const DeviceScope scope(profiler.get(), probes_.moving);
+  parts.exchange.progress();
+  times.moving_exchanges += seconds_since(begin);
 }
 
-void ReplicaState::start_all_buckets() {
-  for (int b = 0; b < exchange.bucket_count(); ++b) start_bucket(b);
-}
-
-void ReplicaState::finish_shard(const StepSegment& segment) {
-  if (adds_norms_) {
-    for (int b = 0; b < exchange.bucket_count(); ++b) shard_norms.add_bucket(b);
+void ReplicaState::sum_shard(const Segment& segment) {
+  if (segment.adds_norms) {
+    for (int b = 0; b < parts.exchange.bucket_count(); ++b) parts.shard_norms.add_bucket(b);
     end_shard(*segment.shard, *segment.schedule);
   }
-  by_host([this] { exchange.finish_shard(); });
-  device_timer.mark(DevicePart::backward);
-  times.backward += timer_.lap();
+  parts.exchange.finish_shard();
 }
 
 void ReplicaState::finish_bucket(int bucket) {
   const auto b = std::size_t(bucket);
   const auto begin = profiler ? Profiler::Clock::now() : Profiler::Clock::time_point();
   {
-    const DeviceScope scope(profiler.get(), profiler ? bucket_work_[b] : -1);
-    exchange.finish_bucket(bucket);
+    const DeviceScope scope(profiler.get(), profiler ? probes_.bucket_work[b] : -1);
+    parts.exchange.finish_bucket(bucket);
   }
-  if (ranges_) ranges_->end(bucket_ranges_[b]);
+  if (probes_.ranges) probes_.ranges->end(probes_.open_ranges[b]);
   if (!profiler) return;
   const auto end = Profiler::Clock::now();
-  profiler->record(wait_work_, begin, end);
-  profiler->record(bucket_work_[b], bucket_start_[b], end);
+  profiler->record(probes_.wait, begin, end);
+  profiler->record(probes_.bucket_work[b], probes_.started[b], end);
 }
 
-void ReplicaState::update(const StepSegment& segment) {
-  const int buckets = exchange.bucket_count();
-  context.position().enter(Phase::exchange);
-  by_host([this, buckets] {
-    for (int b = 0; b < buckets; ++b) finish_bucket(b);
-  });
-  device_timer.mark(DevicePart::exchange);
+void ReplicaState::update(const Segment& segment) {
   if (take_fault(FaultKind::flip_gradient) != nullptr)
     flip_a_bit(context.backend(),
-               programs.gradients() + metrics.range.offset + metrics.range.elems,
-               programs.space().buckets[0].elems - metrics.range.elems);
-  context.position().enter(Phase::optimizer);
-  if (checks_always_) stop_where_found(*segment.schedule, segment.step);
+               programs.gradients() + parts.metrics.range.offset + parts.metrics.range.elems,
+               programs.space().buckets[0].elems - parts.metrics.range.elems);
+  if (checks_.always) stop_where_found(*segment.schedule, segment.step);
   timer_.start();
   const auto begin = timer_.at();
-  if (profiler) profiler->enter(optimizer_work_);
-  StepOutcome* const outcome = outcomes.outcome();
-  optimizer.conclude({.tensors = {},
-                      .loss = metrics.loss,
-                      .correct = metrics.correct,
-                      .counted = metrics.counted,
-                      .clip_norm = options.clip_norm,
-                      .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
-                     outcome);
-  for (int b = 0; b < buckets; ++b)
-    optimizer.update_bucket(b, segment.step, segment.lr, outcome, segment.state.counters);
-  optimizer.update_running_statistics(outcome);
+  if (profiler) profiler->enter(probes_.optimizer);
+  StepOutcome* const outcome = parts.outcomes.outcome();
+  parts.optimizer.conclude(
+      {.tensors = {},
+       .loss = parts.metrics.loss,
+       .correct = parts.metrics.correct,
+       .counted = parts.metrics.counted,
+       .clip_norm = options.clip_norm,
+       .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
+      outcome);
+  for (int b = 0; b < parts.exchange.bucket_count(); ++b)
+    parts.optimizer.update_bucket(b, segment.step, segment.lr, outcome, segment.state.counters);
+  parts.optimizer.update_running_statistics(outcome);
   programs.packed().invalidate_but_rounded();
   times.optimizer += timer_.lap();
   if (!profiler) return;
   profiler->leave();
-  profiler->record(optimizer_work_, begin, timer_.at());
+  profiler->record(probes_.optimizer, begin, timer_.at());
 }
 
 }  // namespace lockstep

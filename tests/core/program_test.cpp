@@ -116,16 +116,17 @@ TEST(Program, JoinedKernelsRunAsOneUnlessTheyAreLookedAt) {
   EXPECT_THAT(backend.ran, ::testing::ElementsAre("relu first", "relu second", "relu third"));
 }
 
-/// Notes complete buckets in the list of what a device ran.
-class NotingListener final : public BucketListener {
- public:
-  explicit NotingListener(std::vector<std::string>& ran) : ran_(ran) {}
-  void on_bucket_complete(int bucket) override { ran_.push_back(fmt::format("bucket {}", bucket)); }
-  void between_kernels() override {}
-
- private:
-  std::vector<std::string>& ran_;
-};
+/// Runs `program` part by part, and notes the buckets that start in the list of what a device ran.
+void run_in_parts(Program& program, std::vector<std::string>& ran) {
+  StepPlan plan;
+  program.append_parts(true, true, plan);
+  for (const StepPart& part : plan) {
+    if (part.work == StepWork::start_bucket)
+      ran.push_back(fmt::format("bucket {}", part.first));
+    else
+      program.run(part, {});
+  }
+}
 
 TEST(Program, BucketsAreCompleteBehindTheJoinedKernelsThatFillThem) {
   PairingBackend backend;
@@ -143,11 +144,9 @@ TEST(Program, BucketsAreCompleteBehindTheJoinedKernelsThatFillThem) {
   PackedCopies packed;
   program.bind(
       {arena->data(), flat->as<float>(), flat->as<float>() + space.elems}, backend, packed);
-  NotingListener listener(backend.ran);
   const std::string loss = "softmax_cross_entropy softmax_cross_entropy1";
 
-  program.run_forward({});
-  program.run_backward({}, listener);
+  run_in_parts(program, backend.ran);
   EXPECT_THAT(backend.ran,
               ::testing::ElementsAre("linear a and linear b",
                                      loss + " and linear_bwd_weights b",
@@ -157,8 +156,7 @@ TEST(Program, BucketsAreCompleteBehindTheJoinedKernelsThatFillThem) {
                                      "bucket 2"));
   backend.ran.clear();
   program.name_faults();
-  program.run_forward({});
-  program.run_backward({}, listener);
+  run_in_parts(program, backend.ran);
   EXPECT_THAT(backend.ran,
               ::testing::ElementsAre("linear a",
                                      "linear b",

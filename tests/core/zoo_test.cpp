@@ -60,6 +60,46 @@ TEST(Zoo, ImageNetModelsHaveTorchvisionsParameters) {
   }
 }
 
+// What the search for a micro-batch that fits relies on.
+TEST(Zoo, AreTheSameProgramForEveryMicroBatch) {
+  const auto expect_same = [](const nn::ModelSpec& spec, const data::SampleSpec& samples) {
+    for (const Mode mode : {Mode::training, Mode::evaluation})
+      for (const bool recompute : {false, true})
+        for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+          Builder::Settings settings;
+          settings.mode = mode;
+          settings.micro_batch = 4;
+          settings.precision = precision;
+          settings.recompute = recompute;
+          const ModelFunction model = nn::make_model(spec);
+          const Graph four = trace(model, softmax_cross_entropy, samples, settings);
+          for (const std::int64_t micro_batch : {1, 2, 12}) {
+            settings.micro_batch = micro_batch;
+            const std::optional<Graph> scaled = with_micro_batch(four, micro_batch);
+            const Graph traced = trace(model, softmax_cross_entropy, samples, settings);
+            ASSERT_TRUE(scaled);
+            EXPECT_TRUE(equal_programs(*scaled, traced)) << spec.name;
+            EXPECT_EQ(to_text(*scaled), to_text(traced)) << spec.name;
+            EXPECT_FALSE(equal_programs(four, traced)) << spec.name;
+          }
+        }
+  };
+  for (const char* name : {"resnet20", "resnet50", "vgg11"}) {
+    data::SampleSpec images;
+    images.input = {{32, 32, 3}, DType::u8};
+    images.target = {Shape{}, DType::i32};
+    images.classes = 10;
+    images.scale = {1, 1, 1};
+    images.shift = {0, 0, 0};
+    expect_same({.name = name, .outputs = 10, .stem = nn::Stem::cifar}, images);
+  }
+  data::SampleSpec tokens;
+  tokens.input = tokens.target = {{8}, DType::i32};
+  tokens.classes = 50;
+  expect_same({.name = "gpt", .outputs = 50, .layers = 2, .heads = 2, .width = 8, .context = 8},
+              tokens);
+}
+
 TEST(Zoo, CifarStemChangesFirstConvolutionOrHeadAlone) {
   const auto lines_that_differ = [](const std::string& name, const std::string& golden) {
     const std::string cifar =

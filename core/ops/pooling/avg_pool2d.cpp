@@ -24,7 +24,7 @@ std::string AvgPool2dBwd::attributes() const {
 
 std::vector<TensorType> AvgPool2dBwd::infer(std::span<const TensorType> inputs) const {
   expect_inputs("avg_pool2d_bwd", inputs, 1);
-  return {{input_, inputs[0].dtype}};
+  return {{{inputs[0].shape[0], input_[1], input_[2], input_[3]}, inputs[0].dtype}};
 }
 
 }  // namespace lockstep::ops

@@ -25,7 +25,7 @@ std::string GlobalAvgPoolBwd::attributes() const {
 
 std::vector<TensorType> GlobalAvgPoolBwd::infer(std::span<const TensorType> inputs) const {
   expect_inputs("global_avg_pool_bwd", inputs, 1);
-  return {{input_, inputs[0].dtype}};
+  return {{{inputs[0].shape[0], input_[1], input_[2], input_[3]}, inputs[0].dtype}};
 }
 
 }  // namespace lockstep::ops

@@ -27,7 +27,7 @@ std::string MaxPool2dBwd::attributes() const {
 std::vector<TensorType> MaxPool2dBwd::infer(std::span<const TensorType> inputs) const {
   expect_inputs("max_pool2d_bwd", inputs, 2);
   expect_same("max_pool2d_bwd", "winner", inputs[1], {inputs[0].shape, DType::u8});
-  return {{input_, inputs[0].dtype}};
+  return {{{inputs[0].shape[0], input_[1], input_[2], input_[3]}, inputs[0].dtype}};
 }
 
 }  // namespace lockstep::ops
