@@ -220,7 +220,7 @@ TEST(GraphReplay, SaysWhyNot) {
   SelfCommunicator alone;
   const TrainSummary summary = testing::train(run, alone);
   EXPECT_EQ(summary.graph_use->graphs, 0);
-  EXPECT_EQ(summary.graph_use->why_not, "--profile times every operator");
+  EXPECT_EQ(summary.graph_use->why_not, "`profile` times every operator");
 }
 
 TEST(GraphReplay, SaysWhyNotWhereEveryStepIsLogged) {
@@ -229,7 +229,7 @@ TEST(GraphReplay, SaysWhyNotWhereEveryStepIsLogged) {
   SelfCommunicator alone;
   const TrainSummary summary = testing::train(run, alone);
   EXPECT_EQ(summary.graph_use->graphs, 0);
-  EXPECT_THAT(summary.graph_use->why_not, ::testing::HasSubstr("--log-every"));
+  EXPECT_THAT(summary.graph_use->why_not, ::testing::HasSubstr("`log_every`"));
 }
 
 /// Steps of whole batches.
