@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/base/random.h"
@@ -58,32 +59,49 @@ ArenaPlan place(std::span<const BufferLifetime> buffers,
 /// Free ranges of an arena without end.
 class FreeRanges {
  public:
-  /// The lowest offset with `bytes` free bytes, which are free no longer.
+  FreeRanges() { add(0, SIZE_MAX); }
+
+  /// The lowest offset with `bytes` free bytes, which are free no longer. Ranges have few different
+  /// sizes, as buffers have.
   std::size_t take(std::size_t bytes) {
-    auto range = ranges_.begin();
-    while (range->second - range->first < bytes) ++range;
-    const auto [begin, end] = *range;
-    const auto after = ranges_.erase(range);
-    if (begin + bytes < end) ranges_.emplace_hint(after, begin + bytes, end);
+    std::size_t begin = SIZE_MAX;
+    for (auto same = begins_.lower_bound(bytes); same != begins_.end(); ++same)
+      begin = std::min(begin, *same->second.begin());
+    const std::size_t end = ends_.at(begin);
+    remove(begin, end);
+    if (begin + bytes < end) add(begin + bytes, end);
     return begin;
   }
 
   void give_back(std::size_t begin, std::size_t end) {
-    auto after = ranges_.lower_bound(begin);
-    if (after != ranges_.end() && after->first == end) {
-      end = after->second;
-      after = ranges_.erase(after);
+    const auto behind = ends_.find(end);
+    if (behind != ends_.end()) {
+      end = behind->second;
+      remove(behind->first, end);
     }
-    if (after != ranges_.begin())
-      if (const auto before = std::prev(after); before->second == begin) {
-        before->second = end;
-        return;
+    const auto after = ends_.lower_bound(begin);
+    if (after != ends_.begin())
+      if (const auto [before, before_end] = *std::prev(after); before_end == begin) {
+        begin = before;
+        remove(before, before_end);
       }
-    ranges_.emplace_hint(after, begin, end);
+    add(begin, end);
   }
 
  private:
-  std::map<std::size_t, std::size_t> ranges_{{0, SIZE_MAX}};  // end by begin
+  void add(std::size_t begin, std::size_t end) {
+    ends_.emplace(begin, end);
+    begins_[end - begin].insert(begin);
+  }
+  void remove(std::size_t begin, std::size_t end) {
+    ends_.erase(begin);
+    const auto same = begins_.find(end - begin);
+    same->second.erase(begin);
+    if (same->second.empty()) begins_.erase(same);
+  }
+
+  std::map<std::size_t, std::size_t> ends_;              // by begin
+  std::map<std::size_t, std::set<std::size_t>> begins_;  // by size
 };
 
 /// What place() makes of buffers ordered by their first step, or, `backward` in time, by their last

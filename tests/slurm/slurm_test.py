@@ -190,7 +190,7 @@ class Slurm(SlurmTest):
     def test_srun_connects_the_ranks_of_two_nodes(self):
         text = self.slurm("srun", "--mpi=pmix", "--nodes=2", "--ntasks=2", self.program, "train",
                           *self.flags())
-        self.assertRegex(text, r"ranks +2 \(source: srun\)")
+        self.assertRegex(text, r"ranks +2 \(source: srun\b")
         self.assertEqual(self.sha(), self.undisturbed())
 
     def test_preempted_and_requeued_on_another_number_of_tasks(self):
@@ -201,7 +201,7 @@ class Slurm(SlurmTest):
         self.await_state("COMPLETED", "FAILED")
         self.assertEqual(self.field("ExitCode"), "0:0", self.logs())
         self.assertEqual(self.field("Restarts"), "1")
-        self.assertRegex(self.logs(), r"ranks +3 \(source: srun\)")
+        self.assertRegex(self.logs(), r"ranks +3 \(source: srun\b")
         self.assertEqual(self.sha(), self.undisturbed())
 
     def test_a_stop_before_the_ranks_can_take_it(self):
@@ -274,7 +274,7 @@ sleep 30
         self.assertIn("starting 2 ranks under srun, from step", self.logs())
         self.assertIn("Killed", self.logs())
         raw = self.folder / "run/logs/output/1/rank.0/stdout"
-        self.assertIn("(source: srun)", raw.read_text())
+        self.assertIn("(source: srun", raw.read_text())
         self.submit("--ntasks=1", EXAMPLES / "train.sbatch", *self.flags())
         self.await_state("COMPLETED", "FAILED")
         self.assertEqual(self.sha(), self.undisturbed())
