@@ -380,7 +380,8 @@ class SelfStarted(SupervisedTest):
         # mpirun may hang where a rank dies earlier, and say nothing of it.
         self.await_that(lambda: "(source:" in self.texts()[0], "no start")
         self.kill_rank(ranks)
-        self.assertEqual(self.finish(process), 137, self.texts())
+        # The killed rank's code or the other's, who has noticed: whichever comes to mpirun first.
+        self.assertIn(self.finish(process), (137, 5), self.texts())
         self.assertRegex(self.texts()[1], r"error: rank \d on \S+ was ended by signal 9")
 
     def test_a_killed_parent_leaves_no_ranks(self):
