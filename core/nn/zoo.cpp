@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/nn/zoo.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/base/error.h"
 #include "core/base/suggest.h"
 #include "core/nn/gpt.h"
@@ -45,24 +48,31 @@ Value convnet(const ModelSpec& spec, Builder& nn, Value x) {
 struct ZooModel {
   std::string_view name;
   Value (*build)(const ModelSpec&, Builder&, Value);
+  ImageShape images = {};
   bool has_stem = false;
   bool embeds_columns = false;
 };
-constexpr ZooModel kModels[] = {{"mlp", mlp, false, true},
-                                {"convnet", convnet},
-                                {"resnet20", resnet20},
-                                {"resnet18", resnet18, true},
-                                {"resnet34", resnet34, true},
-                                {"resnet50", resnet50, true},
-                                {"resnet101", resnet101, true},
-                                {"resnet152", resnet152, true},
-                                {"vgg11", vgg11, true},
-                                {"vgg16", vgg16, true},
+constexpr ImageShape kCifar{32, 3, 10}, kImageNet{224, 3, 1000};
+constexpr ZooModel kModels[] = {{"mlp", mlp, kDigits, false, true},
+                                {"convnet", convnet, kDigits},
+                                {"resnet20", resnet20, kCifar},
+                                {"resnet18", resnet18, kImageNet, true},
+                                {"resnet34", resnet34, kImageNet, true},
+                                {"resnet50", resnet50, kImageNet, true},
+                                {"resnet101", resnet101, kImageNet, true},
+                                {"resnet152", resnet152, kImageNet, true},
+                                {"vgg11", vgg11, kImageNet, true},
+                                {"vgg16", vgg16, kImageNet, true},
                                 {"gpt", gpt},
                                 {"gpt2-124m", gpt},
                                 {"gpt2-355m", gpt},
                                 {"gpt2-774m", gpt},
                                 {"gpt2-1.5b", gpt}};
+
+const ZooModel* find(std::string_view name) {
+  const auto* const found = std::ranges::find(kModels, name, &ZooModel::name);
+  return found == std::end(kModels) ? nullptr : found;
+}
 
 void refuse_embedded(const ZooModel& model, const Builder& nn) {
   if (model.embeds_columns || nn.embedded_columns().empty()) return;
@@ -82,9 +92,14 @@ std::vector<std::string_view> model_names() {
 }
 
 bool has_stem(std::string_view model) {
-  for (const ZooModel& m : kModels)
-    if (m.name == model) return m.has_stem;
-  return false;
+  const ZooModel* const known = find(model);
+  return known != nullptr && known->has_stem;
+}
+
+ImageShape usual_images(std::string_view model, Stem stem) {
+  const ZooModel* const known = find(model);
+  if (known == nullptr) return {};
+  return known->has_stem && stem == Stem::cifar ? kCifar : known->images;
 }
 
 ModelFunction make_model(const ModelSpec& spec) {
@@ -96,13 +111,12 @@ ModelFunction make_model(const ModelSpec& spec) {
   for (std::int64_t width : spec.hidden)
     LOCKSTEP_CHECK(
         width >= 1, ConfigError, "model: hidden widths must be at least 1, got {}", width);
-  for (const ZooModel& model : kModels) {
-    if (model.name != spec.name) continue;
+  if (const ZooModel* const model = find(spec.name)) {
     ModelSpec sized = spec;
     if (is_gpt2_preset(spec.name)) apply_gpt2_preset(sized);
-    return [sized, &model](Builder& nn, Value x) {
-      refuse_embedded(model, nn);
-      return model.build(sized, nn, x);
+    return [sized, model](Builder& nn, Value x) {
+      refuse_embedded(*model, nn);
+      return model->build(sized, nn, x);
     };
   }
   throw ConfigError(fmt::format("model: '{}' is not known", spec.name),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,18 @@ namespace lockstep::nn {
 
 /// The names that `ModelSpec::name` may have.
 std::vector<std::string_view> model_names();
+
+/// Images of side x side pixels.
+struct ImageShape {
+  std::int64_t side = 224, channels = 3, classes = 1000;
+  bool operator==(const ImageShape&) const = default;
+};
+/// Of the digits in data::glyphs() and MNIST.
+inline constexpr ImageShape kDigits{28, 1, 10};
+
+/// The images that `ModelSpec::name` is made for: what a plan assumes where there are no data. 224
+/// pixels for a name that is none.
+ImageShape usual_images(std::string_view model, Stem stem);
 
 /// Whether `ModelSpec::stem` makes a difference to it.
 bool has_stem(std::string_view model);

@@ -9,6 +9,12 @@
 
 namespace lockstep {
 
+std::string_view name_of(LrSchedule::Kind kind) {
+  for (const auto& [name, named] : kLrSchedules)
+    if (named == kind) return name;
+  throw InternalError("a schedule without a name");
+}
+
 float lr_at(const LrSchedule& schedule, float lr, std::int64_t t) {
   if (t < schedule.warmup_steps)
     return float(double(lr) * double(t + 1) / double(schedule.warmup_steps));
@@ -59,9 +65,8 @@ void validate(const LrSchedule& s, float lr) {
 }
 
 std::string to_string(const LrSchedule& s) {
-  constexpr const char* kNames[] = {"constant", "linear", "step", "cosine"};
   return fmt::format("{} warmup={} decay={} every={} factor={} min_lr={}",
-                     kNames[int(s.kind)],
+                     name_of(s.kind),
                      s.warmup_steps,
                      s.decay_steps,
                      s.step_every,

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace lockstep {
 
@@ -25,6 +27,17 @@ struct LrSchedule {
   float step_factor = 0.1f;
   float min_lr = 0.0f;
 };
+
+/// Every schedule with its name, in the order of the help. A new one is a kind, a line here, its
+/// formula above and in lr_at(), and a case in tests/core/lr_schedule_test.cpp.
+inline constexpr std::pair<std::string_view, LrSchedule::Kind> kLrSchedules[] = {
+    {"constant", LrSchedule::Kind::constant},
+    {"cosine", LrSchedule::Kind::cosine},
+    {"step", LrSchedule::Kind::step},
+    {"linear", LrSchedule::Kind::linear}};
+
+/// "cosine"; the name of kLrSchedules.
+std::string_view name_of(LrSchedule::Kind kind);
 
 /// The rate for step `t` (from 0) of a schedule whose decay_steps is set.
 float lr_at(const LrSchedule& schedule, float lr, std::int64_t t);

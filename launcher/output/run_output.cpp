@@ -41,8 +41,7 @@ void print_resume(Console& console, const ResumeRecord& resumed) {
 }
 
 std::string format_schedule(const LrSchedule& schedule) {
-  constexpr const char* kKinds[] = {"constant", "linear", "step", "cosine"};
-  std::string text = fmt::format("{} rate", kKinds[std::size_t(schedule.kind)]);
+  std::string text = fmt::format("{} rate", name_of(schedule.kind));
   if (schedule.warmup_steps > 0)
     text += fmt::format(", {} steps of warm-up", schedule.warmup_steps);
   else if (schedule.warmup_ratio > 0)

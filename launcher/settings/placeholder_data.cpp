@@ -15,17 +15,6 @@ namespace {
 
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 
-/// Extents of the images that a model is made for, and their classes.
-struct ImageShape {
-  std::int64_t side = 224, channels = 3, classes = 1000;
-};
-
-ImageShape usual_images(const std::string& model, const std::string& stem) {
-  if (model == "mlp" || model == "convnet") return {28, 1, 10};  // glyphs
-  if (!nn::has_stem(model) || stem == "cifar") return {32, 3, 10};
-  return {};
-}
-
 data::DataSplit zero_tokens(const TrainFlags& flags) {
   const data::TokenSequence sequence = data::whole_sequence(
       data::tokens_in_memory(std::vector<std::uint16_t>(std::size_t(flags.context) + 1)),
@@ -46,9 +35,10 @@ void choose_placeholder(const PlaceholderData& placeholder, GivenSettings& given
     return;
   }
   const std::string model = given.text("model", default_flags().model.name);
-  // mlp and convnet are made for the default.
+  const nn::Stem stem = given.text("stem") == "cifar" ? nn::Stem::cifar : nn::Stem::imagenet;
+  nn::ImageShape shape = nn::usual_images(model, stem);
   const bool sized = given.has("image-size") || placeholder.classes > 0;
-  if (!sized && (model == "mlp" || model == "convnet")) return;
+  if (!sized && shape == nn::kDigits) return;  // as the default, glyphs, has them
   given.placeholder = true;
   if (is_gpt(model)) {
     LOCKSTEP_CHECK(placeholder.classes == 0,
@@ -58,7 +48,6 @@ void choose_placeholder(const PlaceholderData& placeholder, GivenSettings& given
     given.set("data", {"tokens:"}, SettingSource::derived);
     return;
   }
-  ImageShape shape = usual_images(model, given.text("stem"));
   if (given.has("image-size")) shape.side = to_whole_number(given.text("image-size"));
   if (placeholder.classes > 0) shape.classes = placeholder.classes;
   given.set(

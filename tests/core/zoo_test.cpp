@@ -100,6 +100,22 @@ TEST(Zoo, AreTheSameProgramForEveryMicroBatch) {
               tokens);
 }
 
+TEST(Zoo, EveryModelTakesItsUsualImages) {
+  for (const std::string_view name : nn::model_names()) {
+    if (name.starts_with("gpt")) continue;
+    for (const nn::Stem stem : {nn::Stem::imagenet, nn::Stem::cifar}) {
+      if (stem == nn::Stem::cifar && !nn::has_stem(name)) continue;
+      const nn::ImageShape images = nn::usual_images(name, stem);
+      const nn::ModelSpec spec{.name = std::string(name), .outputs = images.classes, .stem = stem};
+      EXPECT_NO_THROW(trace_classifier(nn::make_model(spec),
+                                       {images.side, images.side, images.channels},
+                                       int(images.classes),
+                                       1))
+          << name;
+    }
+  }
+}
+
 TEST(Zoo, CifarStemChangesFirstConvolutionOrHeadAlone) {
   const auto lines_that_differ = [](const std::string& name, const std::string& golden) {
     const std::string cifar =

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a document holds that can be tested: its ```sh blocks with their annotations, and its links.
+"""What a document holds that can be run: its ```sh blocks with their annotations.
 
 An HTML comment on the line before a block says how it is tested:
 
@@ -16,7 +16,6 @@ An HTML comment on the line before a block says how it is tested:
 Blocks without a comment are run as they are. All blocks of a document run in one folder, in order.
 """
 import dataclasses
-import pathlib
 import re
 import shlex
 
@@ -87,25 +86,3 @@ def blocks_of(text):
             raise DocumentError(f"{pending[1]}: belongs to no ```sh block")
         i += 1
     return blocks
-
-
-def dead_links(path, root):
-    """Relative links of a document that lead nowhere, and headings they name that are not there."""
-    dead = []
-    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"[a-z]+:", target):
-            continue
-        file, _, heading = target.partition("#")
-        place = (path.parent / file).resolve() if file else path
-        if not place.exists() or not place.is_relative_to(root):
-            dead.append(target)
-        elif heading and heading not in headings(place):
-            dead.append(target)
-    return dead
-
-
-def headings(path: pathlib.Path):
-    """As links name them."""
-    names = re.findall(r"^#+ (.*)$", path.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-") for name in names}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Documents with something wrong in them: run_document.py finds it.
+"""Documents with something wrong in them: run_document.py or check_links.py finds it.
 
 self_test.py
 """
@@ -13,6 +13,7 @@ import time
 import unittest
 from unittest import mock
 
+import check_links
 import run_document
 
 
@@ -80,9 +81,34 @@ class RunDocument(unittest.TestCase):
         self.expect_found("belongs to no", "<!-- test: steps=3 -->", "words", "```sh", "true", "```")
         self.expect_found("does not end", "```sh", "true")
 
-    def test_dead_links(self):
-        self.expect_found("dead link no.md", "[a](no.md)")
-        self.expect_found("dead link page.md#no", "# Yes", "[a](page.md#no)")
+
+class CheckLinks(unittest.TestCase):
+    def findings(self, *lines):
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name).resolve()
+            (root / "docs").mkdir()
+            (root / "docs/other.md").write_text("# A Page: of `words`\n```sh\n# no heading\n```\n")
+            (root / "README.md").write_text("\n".join(lines) + "\n")
+            return list(check_links.findings(root))
+
+    def test_nothing_wrong(self):
+        self.assertEqual(self.findings(
+            "# Here", "[a](docs/other.md#a-page-of-words) [b](#here) [c](https://example.org) `[N, C]`",
+            "`docs/other.md` Note [A note] (see (docs)) `core/optim/lion.h`", "```text", "[d](no.md)",
+            "```"), [])
+
+    def test_a_link_to_no_file_and_to_no_heading(self):
+        self.assertEqual(self.findings("", "[a](no.md)"), ["README.md:2: no.md leads nowhere"])
+        self.assertIn("other.md#no", self.findings("[a](docs/other.md#no)")[0])
+        self.assertIn("#no-heading", self.findings("[a](docs/other.md#no-heading)")[0])
+        self.assertIn("../x", self.findings("[a](../x)")[0])
+
+    def test_a_link_that_is_not_one(self):
+        self.assertIn("(docs/other.md)", self.findings("[other.md] has it(docs/other.md)")[0])
+        self.assertIn("(../a/b.h)", self.findings("see (../a/b.h)")[0])
+
+    def test_a_file_that_is_not_there(self):
+        self.assertIn("core/no.cpp", self.findings("`core/no.cpp` does it")[0])
 
 
 if __name__ == "__main__":

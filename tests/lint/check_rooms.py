@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the arrows between folders, and looks for cycles and for folders that grow too large.
 
-check_rooms.py [ROOT] [--figures]
+check_rooms.py [ROOT] [--figures | --drawing]
 
 A folder may include itself, the folders that its library names after DEPENDS or PRIVATE_DEPENDS
 (lockstep_library() in CMakeLists.txt), and what those depend on. Folders of one library are one
 room. The libraries themselves must not depend on each other in a circle, and neither may files: a
-header and the source of its name count as one. A folder of the product has at most 40 files.
+header and the source of its name count as one. A folder of the product has at most 40 files. The
+drawing of the rooms in docs/engine.md is that of the includes.
 
 Prints one line a finding; exit code 1 where there is one. With --figures it prints lines, files and
-the like, and finds nothing.
+the like, with --drawing the drawing, and finds nothing.
 """
 import argparse
 import collections
@@ -22,6 +23,8 @@ import sys
 TOPS = ("core", "kernels", "parallel", "launcher", "include", "examples")
 SOURCES = (".h", ".cpp", ".cu", ".cuh", ".inc")
 MAX_FILES = 40
+DOCUMENT = "docs/engine.md"
+DRAWN = re.compile(r"^<!-- rooms: .*-->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 CALL = re.compile(r"lockstep_library\((\w+)([^)]*)\)")
 GROUP = re.compile(r"lockstep_group\((\w+)([^)]*)\)")
@@ -122,6 +125,52 @@ def folder_sizes(tree):
     return collections.Counter(pathlib.PurePosixPath(name).parent.as_posix() for name in tree.files)
 
 
+def room_graph(tree):
+    """The rooms that each includes, by their folders; those that follow from another are omitted."""
+    folder_of = {}
+    for folder, library in tree.library_of.items():
+        if library not in folder_of or len(folder) < len(folder_of[library]):
+            folder_of[library] = folder
+    room = lambda name: folder_of.get(tree.library(name), name.split("/", maxsplit=1)[0])
+    graph = {room(name): set() for name in tree.files}
+    for name, included in tree.includes.items():
+        graph[room(name)] |= {room(other) for other in included} - {room(name)}
+
+    def reachable(start, seen):
+        for other in graph[start] - seen:
+            seen.add(other)
+            reachable(other, seen)
+        return seen
+
+    return {name: {other for other in others
+                   if not any(other in reachable(third, set()) for third in others - {other})}
+            for name, others in graph.items()}
+
+
+def drawing(tree):
+    """One line a room: its arrows lead to rooms of lines above it."""
+    graph, lines = room_graph(tree), []
+    drawn = {}
+
+    def level(room):
+        if room not in drawn:
+            drawn[room] = 1 + max(map(level, graph[room]), default=0)
+        return drawn[room]
+
+    for top in TOPS:
+        if top == "examples":  # they include what is installed
+            continue
+        rooms = sorted((room for room in graph if room.split("/")[0] == top),
+                       key=lambda room: (level(room), room))
+        if rooms and rooms != [top]:
+            lines.append(f"{top}/")
+        for room in rooms:
+            name = "  " + room.removeprefix(top + "/") if room != top else top
+            arrows = ", ".join(sorted(other.removeprefix(top + "/") for other in graph[room]))
+            lines.append(f"{name:14} -> {arrows}" if arrows else name)
+    return "".join(line + "\n" for line in lines)
+
+
 def findings(tree):
     for name, included in tree.includes.items():
         own = tree.library(name)
@@ -144,6 +193,10 @@ def findings(tree):
     for folder, count in sorted(folder_sizes(tree).items()):
         if count > MAX_FILES:
             yield f"{folder}: {count} files  [{MAX_FILES} at most: divide it]"
+    document = tree.root / DOCUMENT
+    drawn = DRAWN.search(document.read_text()) if document.exists() else None
+    if drawn and not cycles(room_graph(tree)) and drawn[1] != drawing(tree):
+        yield f"{DOCUMENT}: the drawing of the rooms  [paste what check_rooms.py --drawing prints]"
 
 
 def figures(tree):
@@ -160,11 +213,15 @@ def main():
     parser.add_argument("root", nargs="?", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parents[2])
     parser.add_argument("--figures", action="store_true")
+    parser.add_argument("--drawing", action="store_true")
     arguments = parser.parse_args()
     sys.setrecursionlimit(10000)
     tree = Tree(arguments.root)
     if arguments.figures:
         print(figures(tree))
+        return 0
+    if arguments.drawing:
+        print(drawing(tree), end="")
         return 0
     found = list(findings(tree))
     print(*found, sep="\n", end="\n" if found else "")

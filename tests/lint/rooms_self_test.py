@@ -63,6 +63,13 @@ class Rooms(unittest.TestCase):
         self.write("core/other/e.h", "")
         self.assertIn("core/other/e.h", self.findings())
 
+    def test_a_drawing_that_is_not_that_of_the_includes(self):
+        page = "<!-- rooms: a -->\n```text\ncore/\n  low\n  high         -> low\n```"
+        self.write("docs/engine.md", page)
+        self.assertEqual(self.findings(), "")
+        self.write("docs/engine.md", page.replace(" -> low", ""))
+        self.assertIn("docs/engine.md: the drawing", self.findings())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -158,14 +158,11 @@ void add_optimizers(SettingRows rows) {
 void add_schedule(SettingRows rows) {
   rows.choice("lr-schedule",
               LOCKSTEP_AT(options.lr_schedule.kind),
-              Words<Kind>{{"constant", Kind::constant},
-                          {"cosine", Kind::cosine},
-                          {"step", Kind::step},
-                          {"linear", Kind::linear}},
+              Words<Kind>(std::begin(kLrSchedules), std::end(kLrSchedules)),
               "learning rate schedule")
       .shown_as(kByModel);
   const auto decays = with_schedule([](Kind kind) { return kind != Kind::constant; },
-                                    "choose cosine, step or linear");
+                                    "choose a schedule that decays, such as cosine");
   rows.real("min-lr",
             LOCKSTEP_AT(options.lr_schedule.min_lr),
             0,
