@@ -5,10 +5,11 @@
 check_rooms.py [ROOT] [--figures | --drawing]
 
 A folder may include itself, the folders that its library names after DEPENDS or PRIVATE_DEPENDS
-(lockstep_library() in CMakeLists.txt), and what those depend on. Folders of one library are one
-room. The libraries themselves must not depend on each other in a circle, and neither may files: a
-header and the source of its name count as one. A folder of the product has at most 40 files. The
-drawing of the rooms in docs/engine.md is that of the includes.
+(lockstep_library() in CMakeLists.txt), and what those depend on; and it includes something of each
+of ours that it names. Folders of one library are one room. The libraries themselves must not depend
+on each other in a circle, and neither may files: a header and the source of its name count as one.
+A folder of the product has at most 40 files. The drawing of the rooms in docs/engine.md is that of
+the includes.
 
 Prints one line a finding; exit code 1 where there is one. With --figures it prints lines, files and
 the like, with --drawing the drawing, and finds nothing.
@@ -186,6 +187,12 @@ def findings(tree):
                           if name.endswith(".cpp") and not name.startswith("examples/")}):
         if folder not in tree.named and not folder.endswith("/absent"):
             yield f"{folder}: no lockstep_library() names it, so its sources are not compiled"
+    used = {(tree.library(name), tree.library(other))
+            for name, included in tree.includes.items() for other in included}
+    for library in sorted(set(tree.library_of.values())):
+        for other in sorted(tree.depends[library] & set(tree.library_of.values())):
+            if (library, other) not in used:
+                yield f"{library}: DEPENDS names {other}, of which it includes nothing"
     for component in cycles(tree.depends):
         yield f"libraries in a circle: {', '.join(component)}"
     for component in cycles(tree.module_graph()):

@@ -42,6 +42,10 @@ class Rooms(unittest.TestCase):
         self.write("core/low/a.cpp", '#include "core/high/d.h"')
         self.assertIn("core/low/a.cpp", self.findings())
 
+    def test_an_arrow_that_no_file_needs(self):
+        self.write("core/high/c.cpp", "")
+        self.assertIn("high: DEPENDS names low", self.findings())
+
     def test_libraries_in_a_circle(self):
         self.write("core/CMakeLists.txt", LISTS.replace("low/part)", "low/part DEPENDS high)"))
         self.assertIn("high, low", self.findings())
