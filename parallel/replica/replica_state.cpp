@@ -131,7 +131,7 @@ void ReplicaState::load_initial_weights() {
   for (const io::NamedTensor& tensor :
        io::load_weights(options.init,
                         all,
-                        NamePatterns("init-skip", options.init_skip),
+                        NamePatterns("`init_skip`", options.init_skip),
                         &initial_weights.emplace())) {
     expect_finite(options.init, tensor);
     const auto at = std::ranges::find(all, tensor.parameter.name, &Parameter::name) - all.begin();
