@@ -32,7 +32,7 @@ TEST(SettingsTable, ASettingComesAfterThoseThatDecideWhetherItApplies) {
 /// Each of the table's conditions holds in one of them.
 std::vector<Arguments> arguments_of_runs() {
   return {{"--model=mlp", "--data=csv:x", "--weight-decay=0.1", "--momentum=0.5"},
-          {"--model=resnet18", "--data=images:x", "--lr-schedule=step"},
+          {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"}};
 }
 
@@ -85,6 +85,7 @@ std::vector<std::string> candidates_for(const Setting& setting) {
                            "2",
                            "4",
                            "12",
+                           "0.001",
                            "0.25",
                            "0.5",
                            "16MiB",
@@ -96,7 +97,8 @@ std::vector<std::string> candidates_for(const Setting& setting) {
                            "csv:y",
                            "images:y",
                            "tokens:y",
-                           "glyphs"})
+                           "glyphs",
+                           "convnet"})
     texts.emplace_back(text);
   return texts;
 }
