@@ -17,7 +17,8 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
       COMMAND ${CMAKE_COMMAND} -D OUTPUT=${output}
         "-DFILES=kPageHtml=${page}/report.html;kPageCss=${page}/report.css;kChartStyleJs=${page}/chart_style.js;kChartsJs=${page}/charts.js;kPageJs=${page}/page.js;kChartLibrary=${library}"
         -P ${LOCKSTEP_REPORT_PAGE_SCRIPT}
-      DEPENDS ${sources} ${library} ${LOCKSTEP_REPORT_PAGE_SCRIPT} VERBATIM
+      DEPENDS ${sources} ${library} ${LOCKSTEP_REPORT_PAGE_SCRIPT}
+        ${PROJECT_SOURCE_DIR}/cmake/LockstepChartNotice.cmake VERBATIM
       COMMENT "Embedding the page of lockstep report")
     set_source_files_properties(${output} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     target_sources(${target} PRIVATE ${output})
@@ -25,6 +26,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
   return()
 endif()
 
+include(${CMAKE_CURRENT_LIST_DIR}/LockstepChartNotice.cmake)
 set(code "#include \"launcher/report/page_files.h\"\n\nnamespace lockstep::report {\n")
 foreach(entry IN LISTS FILES)
   string(REGEX MATCH "^([^=]+)=(.*)$" entry "${entry}")
@@ -36,6 +38,10 @@ foreach(entry IN LISTS FILES)
     string(REGEX MATCH "</[sS][cC][rR][iI][pP][tT]|<!--|\\)lockstep\"" end "${text}")
     if(end AND NOT file MATCHES "\\.html$")
       message(FATAL_ERROR "${file} has '${end}', which would end the element or the literal that holds it")
+    endif()
+    if(name STREQUAL "kChartLibrary")
+      lockstep_chart_notice(${file} copyright comment)
+      string(PREPEND text "${comment}")
     endif()
   endif()
   string(APPEND code "const std::string_view ${name} = R\"lockstep(${text})lockstep\";\n")

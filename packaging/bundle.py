@@ -24,7 +24,7 @@ OF_THE_SYSTEM = re.compile(
     r"|lib(cuda|cu[a-z]+|cudnn[a-z_]*|nccl|nvrtc[a-z-]*|nvidia-[a-z]+|nvJitLink))\.so")
 MPI = re.compile(r"^lib(mpi|mpich|mpi_cxx|mpicxx)\.so")
 PACKAGING = pathlib.Path(__file__).resolve().parent
-CHART_JS = pathlib.Path("/usr/share/javascript/chart.js/chart.min.js")  # as Debian has it
+CHART_JS_NOTICE = re.compile(rb"/\*!\s*\* Chart\.js.*?\*/", re.DOTALL)
 
 
 def output_of(*command):
@@ -121,10 +121,11 @@ def main(root):
         file.chmod(0o755)
 
     documents = root / "share/doc/lockstep"
-    embedded = {}
-    if b"\n * Chart.js v" in program.read_bytes():  # for the pages of lockstep report
-        embedded["Chart.js"] = CHART_JS
-    for name in copy_licenses({**libraries, **embedded}, documents / "licenses"):
+    if notice := CHART_JS_NOTICE.search(program.read_bytes()):  # for the pages of lockstep report
+        (documents / "licenses").mkdir(exist_ok=True)
+        (documents / "licenses/chart.js").write_text(
+            notice[0].decode() + "\n\n" + (PACKAGING / "mit_license.txt").read_text())
+    for name in copy_licenses(libraries, documents / "licenses"):
         print(f"bundle.py: warning: no copyright file is known of {name}: add it before you give the archive away",
               file=sys.stderr)
     needs = {"glibc": glibc, "mpi": mpi, "libraries": list(libraries)}

@@ -1,5 +1,6 @@
 # Run by CPack on what it has installed, before it makes the .debs: files where Debian has them, and as Debian
 # packs them.
+include(${CMAKE_CURRENT_LIST_DIR}/../cmake/LockstepChartNotice.cmake)
 file(GLOB folders LIST_DIRECTORIES true ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*)
 foreach(folder ${folders})
   cmake_path(GET folder FILENAME component)
@@ -25,26 +26,22 @@ foreach(folder ${folders})
   # The charting library, which the program holds.
   set(library "")
   if(CPACK_LOCKSTEP_CHART_JS AND component STREQUAL "runtime")
+    lockstep_chart_notice(${CPACK_LOCKSTEP_CHART_JS} copyright comment)
+    string(REPLACE "(c) " "" copyright "${copyright}")
+    # Each line is indented, and an empty one has a dot.
+    file(READ ${CMAKE_CURRENT_LIST_DIR}/mit_license.txt mit)
+    string(STRIP "${mit}" mit)
+    string(REPLACE "\n" "\n " mit " ${mit}")
+    string(REPLACE "\n \n" "\n .\n" mit "${mit}")
     set(library "
 Files: usr/bin/lockstep
 Copyright: The Lockstep maintainers
- 2014-2022 Chart.js Contributors
+ ${copyright}
 License: Apache-2.0 and Expat
 Comment: The pages that lockstep report writes carry Chart.js.
 
 License: Expat
- Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
- documentation files (the \"Software\"), to deal in the Software without restriction, including without limitation the
- rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
- persons to whom the Software is furnished to do so, subject to the following conditions:
- .
- The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
- Software.
- .
- THE SOFTWARE IS PROVIDED \"AS IS\", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
- WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
- COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
- OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+${mit}
 ")
   endif()
   # Every Debian has the text of the licence.

@@ -11,7 +11,7 @@ namespace lockstep {
 class NamePatterns {
  public:
   NamePatterns() = default;
-  /// `what` is the setting they come from, for messages: "freeze".
+  /// `what` names where they come from, in messages: "`freeze`", or a flag, "--freeze".
   /// Throws ConfigError: one is not a regular expression, has back references, or more than 1,000
   /// characters.
   NamePatterns(const std::string& what, const std::vector<std::string>& patterns);

@@ -27,7 +27,7 @@ int pixels(std::string_view item, int otherwise) {
   LOCKSTEP_CHECK(status == std::errc{} && end == value.data() + value.size() && number >= 1 &&
                      number <= kMaxPixels,
                  ConfigError,
-                 "augment: expected 1 to {} pixels in '{}'",
+                 "`augment`: expected 1 to {} pixels in '{}'",
                  kMaxPixels,
                  item);
   return number;
@@ -43,7 +43,7 @@ double share(std::string_view item) {
   LOCKSTEP_CHECK(
       status == std::errc{} && end == value.data() + value.size() && number >= 0.001 && number <= 1,
       ConfigError,
-      "augment: expected a share of 0.001 to 1 in '{}'",
+      "`augment`: expected a share of 0.001 to 1 in '{}'",
       item);
   return number;
 }
@@ -51,7 +51,7 @@ double share(std::string_view item) {
 void parse_item(std::string_view item, Augmentation& result) {
   const std::string_view word = item.substr(0, item.find(':'));
   const auto once = [&](bool fresh) {
-    LOCKSTEP_CHECK(fresh, ConfigError, "augment: '{}' is given twice", word);
+    LOCKSTEP_CHECK(fresh, ConfigError, "`augment`: '{}' is given twice", word);
   };
   if (word == "shift") {
     once(result.shift == 0);
@@ -64,7 +64,7 @@ void parse_item(std::string_view item, Augmentation& result) {
     result.resized_crop = share(item);
   } else if (word == "flip") {
     once(!result.flip);
-    LOCKSTEP_CHECK(word == item, ConfigError, "augment: 'flip' takes no value, got '{}'", item);
+    LOCKSTEP_CHECK(word == item, ConfigError, "`augment`: 'flip' takes no value, got '{}'", item);
     result.flip = true;
   } else {
     constexpr std::array<std::string_view, 5> kWords{
@@ -72,9 +72,9 @@ void parse_item(std::string_view item, Augmentation& result) {
     const std::string near = nearest(word, kWords);
     throw ConfigError(
         word == "none"
-            ? fmt::format("augment: 'none' cannot be combined with others, got '{}' among them",
+            ? fmt::format("`augment`: 'none' cannot be combined with others, got '{}' among them",
                           item)
-            : fmt::format("augment: expected shift, flip, crop, resized-crop or none, got '{}'",
+            : fmt::format("`augment`: expected shift, flip, crop, resized-crop or none, got '{}'",
                           item),
         near.empty() || near == word ? "" : fmt::format("did you mean '{}'?", near));
   }

@@ -51,6 +51,9 @@ constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 /// The largest such limit: the pixels of one image are counted in 32 bits of bytes.
 constexpr std::int64_t kMaxMaxPixels = std::int64_t{1} << 30;
 
+/// Max side of a sample of an image, in pixels: 48 MiB of bytes.
+constexpr int kMaxImageSize = 4096;
+
 /// Memory that a decoder keeps from one image to the next.
 constexpr std::size_t kKeptPixelBytes = std::size_t{64} << 20;
 

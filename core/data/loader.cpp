@@ -31,7 +31,7 @@ double seconds_since(Clock::time_point start) {
 void check(const Dataset& dataset, const LoaderOptions& options) {
   LOCKSTEP_CHECK(options.workers >= -1 && options.workers <= Loader::kMaxWorkers,
                  ConfigError,
-                 "loader: expected auto or 0 to {} workers, got {}",
+                 "`workers`: expected auto or 0 to {}, got {}",
                  Loader::kMaxWorkers,
                  options.workers);
   LOCKSTEP_CHECK(options.slots >= 2 && options.slots <= Loader::kMaxSlots,
@@ -52,22 +52,23 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
   if (augmentation.none()) return;
   LOCKSTEP_CHECK(augmentation.resized_crop == 0,
                  ConfigError,
-                 "augment: {} is drawn while files are decoded; give resized-crop to the source",
+                 "`augment`: {} is drawn while files are decoded; give resized-crop to the source",
                  augmentation.to_string());
   const TensorType& input = dataset.spec().input;
   LOCKSTEP_CHECK(input.dtype == DType::u8 && input.shape.rank() == 3,
                  ConfigError,
-                 "augment: {} needs images, u8[H, W, C], but {} has samples of {}",
+                 "`augment`: {} needs images, u8[H, W, C], but {} has samples of {}",
                  augmentation.to_string(),
                  dataset.describe(),
                  input.to_string());
   const std::int64_t limit = std::min(input.shape[0], input.shape[1]);
-  LOCKSTEP_CHECK(augmentation.shift + augmentation.crop < limit,
-                 ConfigError,
-                 "augment: {} could move an image of {} out of sight; shift and crop together must "
-                 "be smaller than its sides",
-                 augmentation.to_string(),
-                 input.to_string());
+  LOCKSTEP_CHECK(
+      augmentation.shift + augmentation.crop < limit,
+      ConfigError,
+      "`augment`: {} could move an image of {} out of sight; shift and crop together must "
+      "be smaller than its sides",
+      augmentation.to_string(),
+      input.to_string());
 }
 
 /// Fastest of three loads of one micro-batch, in microseconds; nothing where a sample fails, which

@@ -31,7 +31,7 @@ void expect_no_fraction(const Source& source, const OpenOptions& options) {
 void expect_no_crop(const Source& source, const OpenOptions& options) {
   LOCKSTEP_CHECK(options.resized_crop == 0,
                  ConfigError,
-                 "augment: resized-crop needs images:DIR or packed:FILE, got {}",
+                 "`augment`: resized-crop needs images:DIR or packed:FILE, got {}",
                  source.text);
 }
 

@@ -15,7 +15,8 @@ BatchPredictor::BatchPredictor(Backend& backend,
     : backend_(backend), input_bytes_(std::size_t(samples) * spec.input.bytes()) {
   Graph graph = trace_prediction(model, spec, {.micro_batch = samples, .precision = precision});
   space_ = lay_out(graph, 1);
-  const auto loaded = io::load_weights(weights, graph.parameters(), NamePatterns("init-skip", {}));
+  const auto loaded =
+      io::load_weights(weights, graph.parameters(), NamePatterns("`init_skip`", {}));
   parameters_ = backend.allocate(std::size_t(space_.elems) * sizeof(float), "parameters");
   std::size_t next = 0;
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {

@@ -39,7 +39,7 @@ BatchNormPolicy BatchNormPolicy::parse(const std::string& text) {
     if (code == std::errc() && stop == end && group >= 1) return {Kind::group, group};
   }
   throw ConfigError(
-      fmt::format("batch-norm: expected local, sync or group:SAMPLES, got '{}'", text),
+      fmt::format("`batch_norm`: expected local, sync or group:SAMPLES, got '{}'", text),
       "for example `batch_norm` group:16");
 }
 

@@ -58,7 +58,7 @@ ValueId as_f32(Graph& graph, ValueId value) {
 
 void freeze(Graph& graph, const std::vector<std::string>& patterns) {
   if (patterns.empty()) return;
-  const NamePatterns frozen("freeze", patterns);
+  const NamePatterns frozen("`freeze`", patterns);
   std::vector<std::string> names;
   bool trains = false;
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
@@ -71,7 +71,7 @@ void freeze(Graph& graph, const std::vector<std::string>& patterns) {
       trains = true;
   }
   frozen.expect_matches(names);
-  LOCKSTEP_CHECK(trains, ConfigError, "freeze: nothing is left to train");
+  LOCKSTEP_CHECK(trains, ConfigError, "`freeze`: nothing is left to train");
 }
 
 }  // namespace

@@ -48,19 +48,19 @@ LrSchedule over_run(LrSchedule schedule, std::int64_t steps) {
 void validate(const LrSchedule& s, float lr) {
   LOCKSTEP_CHECK(s.warmup_steps >= 0 && s.decay_steps >= 0 && s.step_every >= 0,
                  ConfigError,
-                 "lr-schedule: warmup-steps, decay-steps and step-every must not be negative");
+                 "`warmup_steps`, `decay_steps` and `step_every` must not be negative");
   LOCKSTEP_CHECK(s.warmup_ratio >= 0.0f && s.warmup_ratio <= 1.0f,
                  ConfigError,
-                 "lr-schedule: warmup-ratio must be in [0, 1], got {}",
+                 "`warmup_ratio` must be in [0, 1], got {}",
                  s.warmup_ratio);
   LOCKSTEP_CHECK(s.min_lr >= 0.0f && s.min_lr <= lr,
                  ConfigError,
-                 "lr-schedule: min-lr must be between 0 and lr = {}, got {}",
+                 "`min_lr` must be between 0 and `lr` {}, got {}",
                  lr,
                  s.min_lr);
   LOCKSTEP_CHECK(s.step_factor > 0.0f && s.step_factor <= 1.0f,
                  ConfigError,
-                 "lr-schedule: step-factor must be in (0, 1], got {}",
+                 "`step_factor` must be in (0, 1], got {}",
                  s.step_factor);
 }
 

@@ -86,7 +86,7 @@ Precision parse_precision(const std::string& text) {
   if (text == "fp32") return Precision::fp32;
   if (text == "tf32") return Precision::tf32;
   if (text == "bf16") return Precision::bf16;
-  throw ConfigError(fmt::format("precision: expected fp32, tf32 or bf16, got '{}'", text));
+  throw ConfigError(fmt::format("`precision`: expected fp32, tf32 or bf16, got '{}'", text));
 }
 
 std::string_view name_of(Precision precision) {

@@ -249,7 +249,7 @@ Recompute parse_recompute(const std::string& text) {
   if (text == "none") return Recompute::none;
   if (text == "all") return Recompute::all;
   if (text == "auto") return Recompute::automatic;
-  throw ConfigError(fmt::format("recompute: expected none, all or auto, got '{}'", text));
+  throw ConfigError(fmt::format("`recompute`: expected none, all or auto, got '{}'", text));
 }
 
 std::string_view name_of(Recompute recompute) {

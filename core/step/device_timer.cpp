@@ -44,10 +44,10 @@ void DeviceTimer::mark(DevicePart part) {
 void DeviceTimer::end_step() {
   mark(DevicePart::optimizer);
   measures_ = false;
-  leave_out();
+  skip_work();
 }
 
-void DeviceTimer::leave_out() {
+void DeviceTimer::skip_work() {
   if (end_ == nullptr) return;
   backend_.record(*end_);
   has_end_ = true;

@@ -12,36 +12,35 @@
 
 namespace lockstep {
 
-/// Measures single steps by the device's own clock, with timed events between their phases that
-/// are read once the step is known to be over: nobody waits. Allocates nothing after construction.
-/// Measures nothing where the backend has no timed events.
+/// Measures single steps by the device's own clock. Timed events separate the phases; the host
+/// reads them once the step is known to be over, so that it never waits. Allocates nothing after
+/// construction. Measures nothing where the backend has no timed events.
 class DeviceTimer {
  public:
-  /// Boundaries of phases in a step; steps of more micro-batches than that leaves room for are not
-  /// measured.
+  /// Max events in a step; steps whose micro-batches need more are not measured.
   static constexpr std::size_t kMaxMarks = 4096;
 
   /// A step of at most `rounds` micro-batches of this rank, which end `shards` shards.
   DeviceTimer(Backend& backend, std::size_t rounds, std::size_t shards);
 
-  /// The next step is to be measured. Those before it need not be asked for any more.
+  /// Requests that the next step is measured. of() no longer returns earlier steps then.
   void measure_next_step() { wanted_ = true; }
-  /// Step number `step` begins. `whole`: a whole global batch; others are not measured, and neither
-  /// is the first one, as it has no step before it.
+  /// Step `step` (from 0) begins. `whole`: it has a whole global batch; other steps are not
+  /// measured. Neither is the first step, as no end of a step precedes it.
   void begin_step(std::int64_t step, bool whole);
-  /// Whether the step that has begun was to be measured, whether or not it can be: equal on ranks
-  /// that ask for the same steps.
+  /// Whether measure_next_step() requested the current step, whether or not it can be measured:
+  /// equal on ranks that request the same steps.
   bool was_asked() const { return was_asked_; }
-  /// What was asked of the device since the mark before, or since the end of the step before, was
-  /// for `part`. Nothing where the step is not measured.
+  /// Counts the work enqueued since the previous mark, or since the end of the previous step, as
+  /// `part`. Does nothing where the step is not measured.
   void mark(DevicePart part);
   /// As mark() with the optimizer; ends the step.
   void end_step();
-  /// What was asked for since the last step was not training's.
-  void leave_out();
+  /// Excludes the work enqueued since the last step, which is not training's.
+  void skip_work();
 
-  /// Seconds of that step; nothing where it was not measured, or not as the last one. Waits for it
-  /// where the host does not know its outcome yet.
+  /// Seconds of step `step`; nothing unless it is the last measured one. Waits for the device where
+  /// the host does not know the step's outcome yet.
   std::optional<DeviceTimes> of(std::int64_t step) const;
 
  private:

@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-/// What a GPU did with its time, by its own clock; no two overlap. The gaps between the kernels of
-/// a phase, in which it waits for the processor to hand the next one over, are that phase's.
+/// Where a GPU's time goes, by its own clock; parts do not overlap. Gaps between the kernels of a
+/// phase, in which the GPU waits for the host to launch the next one, count as that phase.
 enum class DevicePart : std::uint8_t {
   forward,    ///< with the copy of the micro-batch to the device
   backward,   ///< with adding up shards, and with what is exchanged meanwhile
   exchange,   ///< what of it backward did not hide
   optimizer,  ///< with clipping and running statistics
-  idle        ///< between steps, and between a micro-batch's end and the next one's copy, but for
-              ///< validations, snapshots and hashes, which no part has
+  idle        ///< between steps, and between a micro-batch's end and the next one's copy; without
+              ///< validations, snapshots and hashes, which belong to no part
 };
 inline constexpr std::size_t kDeviceParts = std::size_t(DevicePart::idle) + 1;
 

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// A collective that is complete from the start; without state, so that one serves all.
+/// The request of a collective that is complete when it starts. It has no state: all share one.
 class DoneRequest final : public CommRequest {
  public:
   static CommRequestPtr make() {

@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-/// One of `size` ranks that are not there: collectives complete at once and move nothing. With a
-/// DryBackend, an exchange can be gone through to learn what it would reserve and send. It knows no
-/// hosts: where ranks turn out to be on several, an exchange reserves as much, and a rank with
-/// shards sends as much or less, but for the rounding of chunks.
+/// A rank of `size` without the other ranks: collectives complete at once and move nothing. With a
+/// DryBackend, a dry run of an exchange tells what it would reserve and send. It knows no hosts:
+/// with ranks on several hosts an exchange reserves the same, and a rank with shards sends the same
+/// or less, apart from the rounding of chunks.
 class DryCommunicator final : public Communicator {
  public:
   DryCommunicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -24,7 +24,8 @@ class DryCommunicator final : public Communicator {
                                   std::span<const CommBlock>) override;
   CommRequestPtr start_all_gather(float*, std::span<const CommBlock>) override;
   CommRequestPtr start_all_reduce(float*, std::int64_t) override;
-  /// Throws InternalError: who has which color is not known. With color 0 all ranks stay together.
+  /// With color 0 all ranks stay together. Throws InternalError for others: the colors of the other
+  /// ranks are unknown.
   std::unique_ptr<Communicator> split(int color, int key) override;
   void abort(int) override {}
 

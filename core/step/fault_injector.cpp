@@ -13,21 +13,21 @@
 namespace lockstep {
 namespace {
 
-FaultInjector* player = nullptr;
+FaultInjector* injector = nullptr;
 
 [[noreturn]] void wait_for_ever() {
   while (true) pause();
 }
 
-/// Until the limit of the process throws std::bad_alloc. Address space alone is taken. `ran_out` is
-/// called at that moment, before any of it is given back.
-[[noreturn]] void take_all_memory(const std::function<void()>& ran_out) {
+/// Allocates until the limit of the process throws std::bad_alloc. Touches no page. Calls `ran_out`
+/// at that moment, before any of the memory is freed.
+[[noreturn]] void exhaust_memory(const std::function<void()>& ran_out) {
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
   LOCKSTEP_CHECK(limit.rlim_cur != RLIM_INFINITY,
                  ConfigError,
-                 "LOCKSTEP_FAULT: do=memory needs a limit, or it would take that of others: start "
-                 "the rank under prlimit --as=BYTES");
+                 "LOCKSTEP_FAULT: do=memory needs a limit, or it would exhaust the host's memory: "
+                 "start the rank under prlimit --as=BYTES");
   constexpr std::size_t kPiece = std::size_t{16} << 20;
   std::vector<std::unique_ptr<std::byte[]>> pieces;
   try {
@@ -56,7 +56,7 @@ void hit_process(const PlannedFault& fault, const std::function<void()>& ran_out
     case FaultKind::hang:
       wait_for_ever();
     case FaultKind::memory:
-      take_all_memory(ran_out);
+      exhaust_memory(ran_out);
     default:
       return;
   }
@@ -67,19 +67,19 @@ void hit_process(const PlannedFault& fault, const std::function<void()>& ran_out
 FaultInjector::FaultInjector(std::vector<PlannedFault> plan,
                              int rank,
                              Position& position,
-                             Told told)
-    : position_(position), told_(std::move(told)) {
-  LOCKSTEP_ASSERT(player == nullptr);
+                             Report report)
+    : position_(position), report_(std::move(report)) {
+  LOCKSTEP_ASSERT(injector == nullptr);
   for (PlannedFault& fault : plan)
     if (fault.rank < 0 || fault.rank == rank)
       plan_.push_back({.fault = fault, .left = fault.times});
   if (take(FaultKind::never_join) != nullptr) wait_for_ever();
-  position_.at_phase([this](const PositionNote& note) { play(note); });
-  player = this;
+  position_.at_phase([this](const PositionNote& note) { inject(note); });
+  injector = this;
 }
 
 FaultInjector::~FaultInjector() {
-  player = nullptr;
+  injector = nullptr;
   position_.at_phase({});
 }
 
@@ -92,8 +92,8 @@ const PlannedFault* FaultInjector::take(FaultKind kind, std::int64_t step) {
 const PlannedFault* FaultInjector::take(FaultKind kind, const PositionNote& note) {
   for (Due& due : plan_) {
     if (due.fault.kind != kind || !is_due(due, note)) continue;
-    tell(due.fault, note);
-    // A replay of the step must meet the NaN again.
+    report(due.fault, note);
+    // The step is computed once more to locate the NaN, and must meet it again.
     if (kind != FaultKind::nan) --due.left;
     return &due.fault;
   }
@@ -107,26 +107,26 @@ bool FaultInjector::is_due(const Due& due, const PositionNote& note) const {
          (fault.phase.empty() || fault.phase == name_of(note.phase));
 }
 
-void FaultInjector::tell(const PlannedFault& fault, const PositionNote& note) const {
-  if (told_)
-    told_(fmt::format("plays the fault '{}' in stage {}, phase '{}', step {}",
-                      fault.text,
-                      name_of(note.stage),
-                      name_of(note.phase),
-                      note.step));
+void FaultInjector::report(const PlannedFault& fault, const PositionNote& note) const {
+  if (report_)
+    report_(fmt::format("injects the fault '{}' in stage {}, phase '{}', step {}",
+                        fault.text,
+                        name_of(note.stage),
+                        name_of(note.phase),
+                        note.step));
 }
 
-void FaultInjector::play(const PositionNote& note) {
+void FaultInjector::inject(const PositionNote& note) {
   for (Due& due : plan_) {
     if (!hits_process(due.fault.kind) || !is_due(due, note)) continue;
-    // One that is played again and again is told once.
-    if (due.left-- == due.fault.times) tell(due.fault, note);
+    // A fault with several times is reported once.
+    if (due.left-- == due.fault.times) report(due.fault, note);
     hit_process(due.fault, [&] {
-      if (told_) told_(fmt::format("has run out of memory, as '{}' asks", due.fault.text));
+      if (report_) report_(fmt::format("has run out of memory, as '{}' asks", due.fault.text));
     });
   }
 }
 
-FaultInjector* fault_injector() { return player; }
+FaultInjector* fault_injector() { return injector; }
 
 }  // namespace lockstep

@@ -11,10 +11,11 @@
 
 namespace lockstep {
 
-/// How micro-batches come to a device that copies beside its computing: into slots in its memory on
-/// the copy stream, while it still computes the micro-batch before, and from there into the
-/// program's inputs. Smaller ones than kMinBytes, and those of other devices, go straight into
-/// the inputs: a copy within the device would cost more than is hidden.
+/// Copies micro-batches to a device. A device that copies concurrently with compute gets them on
+/// the copy stream, into slots in its memory, while it still computes the previous micro-batch; a
+/// copy within the device then fills the program's inputs. Micro-batches below kMinBytes, and those
+/// of other devices, are copied straight into the inputs: the second copy would cost more than the
+/// overlap hides.
 class H2dStaging {
  public:
   static constexpr std::size_t kMinBytes = std::size_t{1} << 20;
@@ -27,15 +28,16 @@ class H2dStaging {
     const void* from = nullptr;  ///< of Backend::allocate_host()
     std::size_t bytes = 0;
   };
-  /// Asks for the copies of one micro-batch, behind what was asked of the compute stream. What used
-  /// `slot` before must have happened up to an event recorded behind its copies.
+  /// Enqueues the copies of one micro-batch; the inputs are written after the work that is already
+  /// in the compute stream. The device must have passed an event recorded after the previous copies
+  /// of `slot`.
   void copy(std::size_t slot, std::array<Copy, 2> inputs);
   std::size_t bytes() const { return memory_ ? memory_->bytes() : 0; }
 
  private:
   Backend& backend_;
   std::size_t slot_bytes_ = 0;
-  std::unique_ptr<DeviceBuffer> memory_;  // [slots][slot_bytes_]; null: straight
+  std::unique_ptr<DeviceBuffer> memory_;  // [slots][slot_bytes_]; null: no staging
   std::vector<std::unique_ptr<DeviceEvent>> arrived_;
 };
 

@@ -47,7 +47,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
       rounded_(rounded),
       ranges_of_bucket_(space.buckets.size()) {
   validate(optimizer_);
-  const NamePatterns no_decay("no-decay", decay.excluded);
+  const NamePatterns no_decay("`no_decay`", decay.excluded);
   for (const Segment& segment : space.segments) {
     const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
     if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;

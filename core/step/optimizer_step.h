@@ -16,16 +16,16 @@ namespace lockstep {
 
 /// Which parameters decay.
 struct DecayRule {
-  bool all = false;                   ///< norms' parameters and biases, too
-  std::vector<std::string> excluded;  ///< NamePatterns of parameters that do not
+  bool all = false;                   ///< parameters of norms, and biases, as well
+  std::vector<std::string> excluded;  ///< NamePatterns of parameters that do not decay
 };
 
 /// Applies exchanged gradients to the flat parameters: clipping, one fused update per bucket, and
 /// the running statistics. Holds the optimizer's state arrays.
 class OptimizerStep {
  public:
-  /// `rounded`: where updates write the parameters rounded to bf16; null: nowhere.
-  /// Throws ConfigError: a no-decay pattern is no regular expression. OutOfMemory.
+  /// `rounded`: the bf16 weight copy that updates write as well; null: none.
+  /// Throws ConfigError: a pattern of `decay.excluded` is not a regular expression. OutOfMemory.
   OptimizerStep(Backend& backend,
                 const Graph& graph,
                 const FlatSpace& space,
@@ -39,14 +39,14 @@ class OptimizerStep {
   /// declaration order; the caller fills the other members but `gradients`.
   void conclude(StepSums sums, StepOutcome* outcome);
 
-  /// Update number `step` (from 0) of one bucket's trained parameters, as `outcome` (in device
-  /// memory; null: none) has it. `counters`: see OptimizerUpdate.
+  /// Update `step` (from 0) of one bucket's trained parameters. `outcome`, in device memory, scales
+  /// or skips the update; null: neither. `counters`: see OptimizerUpdate.
   void update_bucket(int bucket,
                      std::int64_t step,
                      float lr,
                      const StepOutcome* outcome,
                      const StepCounters* counters);
-  /// What updates of that number and rate find in device memory.
+  /// The counters that update `step` at rate `lr` reads from device memory.
   StepCounters counters(std::int64_t step, float lr) const;
   /// After the last bucket: value += momentum * (sum - weight * value), unless `outcome` is bad.
   void update_running_statistics(const StepOutcome* outcome);

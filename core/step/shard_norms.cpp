@@ -27,18 +27,18 @@ ShardNorms::ShardNorms(Backend& backend,
   }
   for (const std::vector<Run>& runs : buckets_)
     for (const Run& run : runs) backend_.reserve_norms(run.ranges);
-  const std::size_t most = kMaxSteps * std::size_t(max_shards);
+  const std::size_t max_norms = kMaxSteps * std::size_t(max_shards);
   squared_ = backend_.allocate((parameters_ + 1) * sizeof(double), "squared norms of a shard");
-  slots_ = backend_.allocate_host(most * sizeof(double), "squared norms of shards");
+  slots_ = backend_.allocate_host(max_norms * sizeof(double), "squared norms of shards");
   copied_ = backend_.make_event();
-  norms_.reserve(most);
+  norms_.reserve(max_norms);
   steps_.reserve(kMaxSteps);
 }
 
 ShardNorms::~ShardNorms() {
   try {
     if (!norms_.empty()) copied_->wait();
-  } catch (const Error&) {  // a device that is lost copies nothing any more
+  } catch (const Error&) {  // a lost device has no copies under way
   }
 }
 

@@ -21,18 +21,19 @@ struct ShardNorm {
   double squared = 0;  ///< squared norm of the sum over its samples of gradient / step_samples
 };
 
-/// Squared norms of the gradients of this rank's shards, in every `every`-th step, as far as
-/// it has a whole global batch of two shards at least: what the noise scale is made of. Each bucket
-/// is looked at when it is complete and before it is exchanged, so that it comes from the caches.
-/// Sums are in declaration order: the bits depend on neither buckets nor ranks. All of it is work
-/// of the device, which the host asks for and does not wait for: norms are copied to it before the
-/// outcome of their step is. Allocates nothing after construction.
+/// Squared norms of the gradients of this rank's shards, from which the noise scale is computed.
+/// Measures every `every`-th step that has a whole global batch of at least two shards. Reads each
+/// bucket when it is complete and before it is exchanged, while caches still hold it. Sums are in
+/// declaration order: the bits depend on neither buckets nor ranks. The host enqueues all of this
+/// and does not wait: the device copies the norms to the host before the outcome of their step.
+/// Allocates nothing after construction.
 class ShardNorms {
  public:
-  /// Between two calls of take() no more steps are measured.
+  /// Max steps measured between two calls of take().
   static constexpr std::size_t kMaxSteps = 16;
 
-  /// `every` 0: never. `max_shards`: of this rank in a step. `gradients` must outlive it.
+  /// `every` 0: measures nothing. `max_shards`: of this rank in a step. `gradients` must outlive
+  /// it.
   ShardNorms(Backend& backend,
              const Graph& graph,
              const FlatSpace& space,
@@ -44,17 +45,17 @@ class ShardNorms {
   ShardNorms(const ShardNorms&) = delete;
   ShardNorms& operator=(const ShardNorms&) = delete;
 
-  /// Step number `step` begins; `suits`: its batch can be measured, which all ranks know alike.
+  /// Step `step` (from 0) begins. `suits`: its batch can be measured; equal on all ranks.
   void begin_step(std::int64_t step, bool suits);
-  /// Whether it is measured: equal on all ranks.
+  /// Whether the current step is measured: equal on all ranks.
   bool measures() const { return measures_; }
-  /// Whether step number `step` is one of those measured since the last take(); equal as well.
+  /// Whether step `step` was measured since the last take(): equal on all ranks.
   bool has_measured(std::int64_t step) const;
-  /// How many were measured since then; equal as well.
+  /// Count of steps measured since the last take(): equal on all ranks.
   std::size_t measured_steps() const { return taken_ ? 0 : steps_.size(); }
-  /// The gradients of `bucket` are the shard's.
+  /// The gradients of `bucket` are complete, and hold the current shard alone.
   void add_bucket(int bucket);
-  /// All buckets of it were added.
+  /// All buckets of shard `shard` were added.
   void end_shard(std::int64_t shard, std::int64_t samples, std::int64_t step_samples);
 
   /// Norms so far, in the order of steps and shards; valid until the next begin_step(). Waits for
@@ -78,7 +79,7 @@ class ShardNorms {
   std::size_t parameters_ = 0;             // trained
   std::unique_ptr<DeviceBuffer> squared_;  // [trained parameters + 1] of the open shard, their sum
   std::unique_ptr<DeviceBuffer> slots_;    // [kMaxSteps * max_shards], host: of norms_
-  std::unique_ptr<DeviceEvent> copied_;    // behind the last copy
+  std::unique_ptr<DeviceEvent> copied_;    // recorded after the last copy
   std::vector<ShardNorm> norms_;
   std::vector<std::int64_t> steps_;  // measured
   std::int64_t step_ = 0;

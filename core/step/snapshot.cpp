@@ -24,7 +24,7 @@ template <typename Place>
 void load(const std::string& file, const std::vector<Parameter>& wanted, Place place) {
   std::vector<io::NamedTensor> tensors;
   try {
-    tensors = io::load_weights(file, wanted, NamePatterns("init-skip", {}));
+    tensors = io::load_weights(file, wanted, NamePatterns("`init_skip`", {}));
   } catch (const DataError& error) {
     throw DataError(error.what(), "the checkpoint is of another model or optimizer");
   }

@@ -22,16 +22,16 @@ struct SavedArrays {
   std::vector<FlatArray> arrays;
 };
 
-/// A copy of a replica's parameters, running statistics and optimizer state in host memory that is
-/// reserved, and touched, at construction: training goes on while it is written. The graph must
-/// outlive it.
+/// A copy of a replica's parameters, running statistics and optimizer state in host memory, so that
+/// training continues while a checkpoint is written. The memory is reserved, and its pages touched,
+/// at construction. The graph must outlive it.
 class Snapshot {
  public:
   explicit Snapshot(const SavedArrays& saved);
-  /// Of one snapshot of that many flat arrays.
+  /// Size of a snapshot of `arrays` flat arrays.
   static std::size_t bytes(const FlatSpace& space, std::size_t arrays);
-  /// Copies from the device; ticks `position` (may be null) after each array. Nobody may be reading
-  /// the tensors meanwhile.
+  /// Copies from the device; ticks `position` (may be null) after each array. No other thread may
+  /// read the tensors meanwhile.
   void take(Position* position = nullptr);
   /// Views of the copy, under the names that files have.
   std::vector<io::CheckpointTensor> model() const;
@@ -41,7 +41,7 @@ class Snapshot {
   std::vector<io::CheckpointTensor> tensors(bool model) const;
 
   SavedArrays saved_;
-  std::vector<float> values_;  // one flat array behind the other
+  std::vector<float> values_;  // the flat arrays, one after the other
 };
 
 /// Writes a checkpoint's tensors into the flat arrays on the device. Throws DataError as

@@ -7,17 +7,18 @@
 
 namespace lockstep {
 
-/// While it lives, this rank is in `stage`; then again in the stage before. What it throws leaves
-/// the rank in `stage`, for records to say so. On the training thread, between phases.
+/// While it lives, this rank is in `stage`; afterwards in the previous stage again. An exception
+/// that leaves the scope keeps the rank in `stage`, so that failure records name it. Use it on the
+/// training thread, between phases.
 class StageScope {
  public:
-  /// `position`: null where nobody watches.
+  /// `position` null: the scope does nothing.
   StageScope(Position* position, RunStage stage) : position_(position) {
     if (!position_) return;
     before_ = position_->read().stage;
     position_->enter(stage);
   }
-  /// What is played at that moment may throw.
+  /// May throw: entering a stage may inject a planned fault.
   ~StageScope() noexcept(false) {
     if (position_ && std::uncaught_exceptions() == exceptions_) position_->enter(before_);
   }

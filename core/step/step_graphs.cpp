@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-/// A capture under way; given up where it is not ended, so that the device goes on as before.
+/// A capture under way. Abandons it where end() was not called, so that the device works as before.
 class OpenCapture {
  public:
   explicit OpenCapture(Backend& backend) : backend_(backend) { backend.begin_capture(); }
@@ -54,7 +54,8 @@ StepWay StepGraphs::run(const GraphKey& key, StepSegment& segment) {
   return StepWay::replayed;
 }
 
-// A graph is launched once the host has work behind it; the last one when all ranks have theirs.
+// A graph is launched before the host work that follows it; the last one once all ranks have
+// theirs.
 StepWay StepGraphs::capture(Entry& entry, StepSegment& segment) {
   const std::span<const StepPart> parts(segment.plan());
   std::vector<Captured> work;
@@ -82,7 +83,7 @@ StepWay StepGraphs::capture(Entry& entry, StepSegment& segment) {
     work.push_back({.graph = std::move(*graph), .host_part = {}});
   }
   if (!segment.agree(true)) {
-    LOCKSTEP_ASSERT(std::ranges::none_of(parts, &StepPart::on_host));  // or it has been done
+    LOCKSTEP_ASSERT(std::ranges::none_of(parts, &StepPart::on_host));  // those have already run
     why_not_ = "another rank could not capture a step";
     return give_up(entry, segment);
   }
@@ -104,7 +105,7 @@ std::optional<std::unique_ptr<DeviceGraph>> StepGraphs::try_to_capture(
   } catch (const CommError& error) {
     throw CommError(error.what(),
                     fmt::format("it failed while a step was captured as a graph: "
-                                "LOCKSTEP_GRAPH=0 goes without graphs; {}",
+                                "LOCKSTEP_GRAPH=0 trains without graphs; {}",
                                 error.hint()));
   }
   return std::nullopt;

@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-/// StepCounters on their way to a device that captures graphs: slots in host memory, one for each
-/// micro-batch that may be under way, from which one place of the device is written in turn.
+/// Copies StepCounters to a device that captures graphs: from slots in host memory, one for each
+/// micro-batch that may be under way, to one place in device memory.
 class StepParamsUpload {
  public:
   StepParamsUpload(Backend& backend, int slots);
 
-  /// In device memory; null where the device captures no graphs, and send() does nothing.
+  /// In device memory. Null where the device captures no graphs; send() does nothing then.
   const StepCounters* on_device() const;
-  /// For every send() from now on.
+  /// Sets the counters of every send() from now on.
   void begin_step(const StepCounters& counters) { counters_ = counters; }
-  /// Asks for the copy. `slot` must not be under way.
+  /// Enqueues the copy. The previous copy from `slot` must be complete.
   void send(std::size_t slot, std::uint64_t first_sample);
   std::size_t bytes() const { return device_->bytes() + slots_->bytes(); }
 

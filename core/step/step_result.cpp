@@ -26,7 +26,7 @@ void require_finite(const StepResult& result) {
                  result.step + 1,
                  result.grad_norm);
   throw NonFiniteError(fmt::format(
-      "training: step {} was left out, since one before it was not finite", result.step + 1));
+      "training: step {} was skipped, since a step before it was not finite", result.step + 1));
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// Results that a caller may leave for the next call before memory is allocated for more.
+// Results that fit without an allocation: those known and not taken.
 constexpr std::size_t kReserved = 8;
 
 StepResult result_of(const StepOutcome& outcome, std::int64_t step, std::int64_t samples) {
@@ -30,13 +30,13 @@ StepStatusRing::StepStatusRing(Backend& backend)
   for (Pushed& pushed : pushed_) pushed.event = backend.make_event();
   known_.reserve(kReserved);
   taken_.reserve(kReserved);
-  forgive();
+  clear_error();
 }
 
 StepStatusRing::~StepStatusRing() {
   try {
     read(0);
-  } catch (const Error&) {  // a device that is lost copies nothing any more
+  } catch (const Error&) {  // a lost device has no copies under way
   }
 }
 
@@ -63,7 +63,7 @@ const StepResult& StepStatusRing::newest() {
   return newest_;
 }
 
-void StepStatusRing::forgive() {
+void StepStatusRing::clear_error() {
   read(0);
   known_.clear();
   newest_ = {};

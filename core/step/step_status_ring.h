@@ -12,10 +12,10 @@
 
 namespace lockstep {
 
-/// How the outcomes of steps come from the device to the host without anybody waiting: each is
-/// copied into the next slot of a ring in host memory, and read a step late, when the device is
-/// done with it anyway. Where the device is the processor itself they are read at once. Allocates
-/// nothing after construction.
+/// Copies the outcomes of steps from the device to the host without a wait: each into the next slot
+/// of a ring in host memory, which the host reads a step late, when the device has completed it
+/// anyway. Where the device is the CPU, the host reads them at once. Allocates nothing after
+/// construction.
 class StepStatusRing {
  public:
   explicit StepStatusRing(Backend& backend);
@@ -24,21 +24,22 @@ class StepStatusRing {
   StepStatusRing(const StepStatusRing&) = delete;
   StepStatusRing& operator=(const StepStatusRing&) = delete;
 
-  /// In device memory: where Backend::conclude_step() writes, and what predicates updates.
+  /// In device memory. Backend::conclude_step() writes it, and updates are predicated on it.
   StepOutcome* outcome() { return outcome_->as<StepOutcome>(); }
-  /// Starts the copy of outcome(), which is step `step`'s, and waits for the one before, at most.
-  /// Returns the results that are known by then and have not been taken, in the order of steps: all
-  /// but this one, where they come late. Valid until the next call of push() or take_all().
+  /// Starts the copy of outcome(), which is step `step`'s, and waits at most for the previous copy.
+  /// Returns the results that are known by then and have not been taken, in the order of steps; on
+  /// a GPU without this step's. Valid until the next call of push() or take_all().
   std::span<const StepResult> push(std::int64_t step, std::int64_t samples);
-  /// The results that have not been taken; waits for the one pushed last.
+  /// The results that have not been taken; waits for the last push().
   std::span<const StepResult> take_all();
-  /// The one pushed last, waiting for it, without taking it; `step` is -1 where there was none.
+  /// The result of the last push(), waiting for it, without taking it; `step` -1: there was none.
   const StepResult& newest();
 
   std::size_t bytes() const { return outcome_->bytes() + slots_->bytes(); }
 
-  /// Waits, drops what has not been taken, and has outcome() say that updates may happen.
-  void forgive();
+  /// Waits, drops the results that have not been taken, and resets outcome(), so that updates
+  /// happen again.
+  void clear_error();
 
  private:
   static constexpr int kSlots = 3;

@@ -25,9 +25,11 @@ namespace lockstep::cpu {
 /// LOCKSTEP_STORED_LOOP declares it in terms of `T`, the file of loops/ defines the template and
 /// ends with LOCKSTEP_INSTANTIATE(relu), and the kernel fetches LOCKSTEP_CHOOSE(relu<T>).
 ///
-/// What such a file includes must define no function with external linkage outside
-/// `LOCKSTEP_ISA`: the linker keeps one copy of such a function, perhaps the AVX-512 one, for the
-/// whole program. So include <cstdint>, loops/simd.h and headers of plain structs, no more.
+/// Such a file must define no function with external linkage outside `LOCKSTEP_ISA`: the linker
+/// keeps one copy of such a function, perhaps the AVX-512 one, for the whole program. An inline
+/// function or a template of a header is defined where it is used. So use none but those of
+/// loops/simd.h and of plain structs; headers that only declare others, as those of optimizers do
+/// with <vector>, may be included. tests/lint/check_loop_symbols.py looks at the object files.
 /// Contraction is off: a fused multiply-add happens where the code says `fma`.
 ///
 /// On arm64 the loops are those of `avx2`, vectors of eight lanes: the library SIMDe

@@ -76,6 +76,7 @@ int main(int argc, char** argv) {
   std::signal(SIGCHLD, SIG_DFL);
   try {
     lockstep::set_parameter_style(lockstep::flag_of_parameter);
+    for (int i = 1; i < argc; ++i) lockstep::keep_user_text(argv[i]);
     lockstep::report_aborts();
     const int code = run({argv + 1, argv + argc});
     lockstep::flush_output();

@@ -35,7 +35,7 @@ void declare(CLI::App& app, PackFlags& flags) {
   app.add_option("--image-size", flags.image_size, "short side to which larger images are shrunk")
       ->type_name("N")
       ->capture_default_str()
-      ->check(whole_number("--image-size", 1, 4096));
+      ->check(whole_number("--image-size", 1, data::kMaxImageSize));
   app.add_option("--max-pixels", flags.max_pixels, "a file of more pixels is refused")
       ->type_name("N")
       ->capture_default_str()

@@ -76,6 +76,7 @@ std::string read_config_file(const std::string& file,
   const std::string folder = take_working_folder(entries);
   std::string data;
   for (TomlEntry& entry : entries) {
+    for (const std::string& value : entry.values) keep_user_text(value);
     const Setting* const setting = find_setting(entry.key);
     if (setting == nullptr) unknown_key(app, entry.key);
     if (entry.key == "data") data = entry.values.back();

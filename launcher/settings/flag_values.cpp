@@ -177,10 +177,11 @@ bool is_number(const std::string& text) {
 }
 
 bool to_bool(const std::string& flag, const std::string& text) {
-  constexpr std::string_view kTrue[] = {"true", "on", "yes", "1"};
-  constexpr std::string_view kFalse[] = {"false", "off", "no", "0"};
-  if (std::ranges::find(kTrue, text) != std::end(kTrue)) return true;
-  if (std::ranges::find(kFalse, text) != std::end(kFalse)) return false;
+  constexpr std::string_view kTrue[] = {"true", "t", "on", "yes", "y", "enable", "1"};
+  constexpr std::string_view kFalse[] = {"false", "f", "off", "no", "n", "disable", "0"};
+  const std::string word = CLI::detail::to_lower(text);
+  if (std::ranges::find(kTrue, word) != std::end(kTrue)) return true;
+  if (std::ranges::find(kFalse, word) != std::end(kFalse)) return false;
   throw ConfigError(fmt::format("{} is '{}', expected true or false", flag, text));
 }
 

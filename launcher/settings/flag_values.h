@@ -46,7 +46,8 @@ double to_real_number(const std::string& text);
 
 /// Whether `text` is a finite number as the checks above read it.
 bool is_number(const std::string& text);
-/// true, on, yes or 1; false, off, no or 0. Throws ConfigError naming `flag`.
+/// true, t, on, yes, y, enable or 1; false, f, off, no, n, disable or 0; in any case. Throws
+/// ConfigError naming `flag`.
 bool to_bool(const std::string& flag, const std::string& text);
 
 /// "a, b or c"

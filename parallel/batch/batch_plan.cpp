@@ -11,19 +11,23 @@ namespace lockstep {
 namespace {
 
 void check_signs(const TrainOptions& o) {
+  LOCKSTEP_CHECK(o.global_batch >= 1,
+                 ConfigError,
+                 "`global_batch` must be at least 1, got {}",
+                 o.global_batch);
   LOCKSTEP_CHECK(
-      o.global_batch >= 1, ConfigError, "global-batch: must be at least 1, got {}", o.global_batch);
-  LOCKSTEP_CHECK(
-      o.micro_batch >= 0, ConfigError, "micro-batch: must be at least 1, got {}", o.micro_batch);
-  LOCKSTEP_CHECK(
-      o.accumulation >= 0, ConfigError, "accumulation: must be at least 1, got {}", o.accumulation);
-  LOCKSTEP_CHECK(o.shards >= 0, ConfigError, "shards: must be at least 1, got {}", o.shards);
+      o.micro_batch >= 0, ConfigError, "`micro_batch` must be at least 1, got {}", o.micro_batch);
+  LOCKSTEP_CHECK(o.accumulation >= 0,
+                 ConfigError,
+                 "`accumulation` must be at least 1, got {}",
+                 o.accumulation);
+  LOCKSTEP_CHECK(o.shards >= 0, ConfigError, "`shards` must be at least 1, got {}", o.shards);
 }
 
 std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
   LOCKSTEP_CHECK(o.accumulation <= o.global_batch / ranks,
                  ConfigError,
-                 "batch: accumulation {} on {} ranks is more than global-batch {} holds",
+                 "`accumulation` {} on {} ranks is more than `global_batch` {} holds",
                  o.accumulation,
                  ranks,
                  o.global_batch);
@@ -34,7 +38,7 @@ std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
     if (o.micro_batch * parts != o.global_batch)
       throw ConfigError(
           fmt::format(
-              "batch: micro-batch {} x accumulation {} x {} ranks = {}, but global-batch is {}",
+              "`micro_batch` {} x `accumulation` {} x {} ranks = {}, but `global_batch` is {}",
               o.micro_batch,
               o.accumulation,
               ranks,
@@ -44,14 +48,13 @@ std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
     return o.micro_batch;
   }
   if (o.global_batch % parts != 0)
-    throw ConfigError(
-        fmt::format("batch: global-batch {} does not divide into accumulation {} x {} "
-                    "ranks",
-                    o.global_batch,
-                    o.accumulation,
-                    ranks),
-        fmt::format("`global_batch` {} would",
-                    std::max<std::int64_t>(1, o.global_batch / parts) * parts));
+    throw ConfigError(fmt::format("`global_batch` {} does not divide into `accumulation` {} x {} "
+                                  "ranks",
+                                  o.global_batch,
+                                  o.accumulation,
+                                  ranks),
+                      fmt::format("`global_batch` {} would",
+                                  std::max<std::int64_t>(1, o.global_batch / parts) * parts));
   return o.global_batch / parts;
 }
 
@@ -66,7 +69,7 @@ void form_groups(const TrainOptions& o, BatchPlan& plan) {
     if (micro % group != 0)
       throw ConfigError(
           fmt::format(
-              "batch-norm: groups of {} samples do not divide a micro-batch of {}", group, micro),
+              "`batch_norm`: groups of {} samples do not divide a micro-batch of {}", group, micro),
           fmt::format("`micro_batch` {} would hold whole groups",
                       (micro + group - 1) / group * group));
     plan.group_size = group == micro ? 0 : group;
@@ -76,7 +79,7 @@ void form_groups(const TrainOptions& o, BatchPlan& plan) {
   if (group % micro != 0 || plan.ranks % cluster != 0)
     throw ConfigError(
         fmt::format(
-            "batch-norm: a group of {} samples needs {} ranks with micro-batches of {} each, "
+            "`batch_norm`: a group of {} samples needs {} ranks with micro-batches of {} each, "
             "and the number of ranks, {}, to be a multiple of that",
             group,
             group % micro == 0 ? fmt::format("{}", cluster)
@@ -85,19 +88,19 @@ void form_groups(const TrainOptions& o, BatchPlan& plan) {
             plan.ranks),
         group <= plan.global_batch
             ? fmt::format("`micro_batch` {} forms the group on every number of ranks", group)
-            : fmt::format("`batch_norm` group:{}, or a larger global-batch", micro));
+            : fmt::format("`batch_norm` group:{}, or a larger `global_batch`", micro));
   plan.cluster = int(cluster);
 }
 
 void check_ranks(const BatchPlan& plan, bool default_shards) {
   if (plan.global_batch < plan.ranks)
-    throw ConfigError(fmt::format("batch: global-batch {} is smaller than the number of ranks, {}",
+    throw ConfigError(fmt::format("`global_batch` {} is smaller than the number of ranks, {}",
                                   plan.global_batch,
                                   plan.ranks),
                       fmt::format("`global_batch` {} or fewer ranks", plan.ranks));
   if (plan.micro_batches < plan.ranks)
     throw ConfigError(
-        fmt::format("batch: global-batch {} makes {} micro-batches of {}, too few for {} ranks",
+        fmt::format("`global_batch` {} makes {} micro-batches of {}, too few for {} ranks",
                     plan.global_batch,
                     plan.micro_batches,
                     plan.micro_batch,
@@ -105,7 +108,7 @@ void check_ranks(const BatchPlan& plan, bool default_shards) {
         fmt::format("`micro_batch` {}", plan.global_batch / plan.ranks));
   if (plan.shards < plan.ranks || plan.shards > plan.micro_batches)
     throw ConfigError(
-        fmt::format("shards: must be between the ranks, {}, and the micro-batches, {}; "
+        fmt::format("`shards` must be between the ranks, {}, and the micro-batches, {}; "
                     "got {}",
                     plan.ranks,
                     plan.micro_batches,
@@ -157,7 +160,7 @@ BatchPlan plan_batch(const TrainOptions& o, int ranks) {
   if (o.global_batch < ranks) check_ranks(plan, o.shards == 0);
   LOCKSTEP_CHECK(o.micro_batch <= o.global_batch,
                  ConfigError,
-                 "batch: micro-batch {} is larger than global-batch {}",
+                 "`micro_batch` {} is larger than `global_batch` {}",
                  o.micro_batch,
                  o.global_batch);
   plan.micro_batch = derive_micro_batch(o, ranks);

@@ -14,11 +14,11 @@ constexpr double kMaxLength = 1e12;
 void check_length(const TrainOptions& o) {
   LOCKSTEP_CHECK((o.epochs != 0) + (o.steps != 0) + (o.samples != 0) == 1,
                  ConfigError,
-                 "length: give one of epochs, steps and samples");
+                 "give one of `epochs`, `steps` and `samples`");
   LOCKSTEP_CHECK(o.epochs >= 0 && o.epochs <= kMaxLength && o.steps >= 0 &&
                      double(o.steps) <= kMaxLength && o.samples >= 0,
                  ConfigError,
-                 "length: epochs {}, steps {} or samples {} is below 0 or beyond {:g}",
+                 "`epochs` {}, `steps` {} or `samples` {} is below 0 or beyond {:g}",
                  o.epochs,
                  o.steps,
                  o.samples,
@@ -33,30 +33,31 @@ void validate(const TrainOptions& o) {
   validate(o.lr_schedule, learning_rate(o.optimizer));
   LOCKSTEP_CHECK(std::isfinite(o.clip_norm) && o.clip_norm >= 0.0f,
                  ConfigError,
-                 "clip-norm: must be finite and not negative, got {}",
+                 "`clip_norm` must be finite and not negative, got {}",
                  o.clip_norm);
   LOCKSTEP_CHECK(o.bucket_mb >= 0 && o.bucket_mb <= 8192,
                  ConfigError,
-                 "bucket-mb: must be 0 (auto) to 8192, got {}",
+                 "`bucket_mb` must be 0 (auto) to 8192, got {}",
                  o.bucket_mb);
   LOCKSTEP_CHECK(o.check_replicas_every >= 0,
                  ConfigError,
-                 "check-replicas-every: must not be negative, got {}",
+                 "`check_replicas_every` must not be negative, got {}",
                  o.check_replicas_every);
   LOCKSTEP_CHECK(o.noise_scale_every >= 0,
                  ConfigError,
-                 "noise-scale-every: must not be negative, got {}",
+                 "`noise_scale_every` must not be negative, got {}",
                  o.noise_scale_every);
   LOCKSTEP_CHECK(o.log_every >= 0 && o.eval_every >= -1,
                  ConfigError,
-                 "log-every {} or eval-every {} is negative",
+                 "`log_every` {} or `eval_every` {} is negative",
                  o.log_every,
                  o.eval_every);
-  LOCKSTEP_CHECK(o.on_spike == OnSpike::ignore || o.checkpoint.every_steps > 0,
-                 ConfigError,
-                 "on-spike rollback: goes back to checkpoints that are saved every so many steps, "
-                 "and checkpoint.every_steps is {}",
-                 o.checkpoint.every_steps);
+  LOCKSTEP_CHECK(
+      o.on_spike == OnSpike::ignore || o.checkpoint.every_steps > 0,
+      ConfigError,
+      "`on_spike` rollback: goes back to checkpoints that are saved every so many steps, "
+      "and checkpoint.every_steps is {}",
+      o.checkpoint.every_steps);
 }
 
 }  // namespace lockstep

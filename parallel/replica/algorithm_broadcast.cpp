@@ -41,7 +41,7 @@ void compile_with_broadcast_algorithms(RankContext& context, const std::function
   if (context.size() == 1) return compile();
   Communicator& ranks = context.host_communicator();
   Backend& device = context.backend();
-  // Asked of rank 0 alone: devices of several kinds must not make ranks wait in several places.
+  // Rank 0 alone decides: with devices of several kinds ranks would call different collectives.
   const bool comes_first = context.rank() == 0 && device.chooses_algorithms();
   std::exception_ptr error;
   if (comes_first) error = caught(compile);

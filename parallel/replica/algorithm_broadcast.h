@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// Runs `compile`, which makes kernels, on every rank, so that all run the algorithms that rank 0's
-/// device chooses for it: rank 0 compiles first where its device chooses any, the others take its
-/// choices (Backend::take_choices()) and compile then. What they compile before and afterwards
-/// alone is their own. Collective, but `compile` must hold no collective.
+/// Runs `compile`, which makes kernels, on every rank, so that all use the algorithms that rank 0's
+/// device chooses. Where that device chooses any, rank 0 compiles first; then the others take its
+/// choices (Backend::take_choices()) and compile. Kernels made outside of this function are a
+/// rank's own choice. Collective, but `compile` must not call a collective.
 ///
 /// Where `compile` throws, on one rank or on several, every rank throws: its own exception where
 /// all have the same message, otherwise that of the lowest rank that threw, which it names. An

@@ -11,31 +11,33 @@ namespace lockstep {
 
 struct ReplicaParts;
 
-/// Note [Trial of collectives]. NCCL connects ranks of a communicator when they first use it in
-/// some way (2.22 and later), and takes memory of their devices for that. A training that fills its
-/// devices would then fail in its first step, or in the first of another kind. So all that it asks
-/// of other ranks is done once before, with zeros: by warm_up_collectives() on its own
-/// communicators, when everything else is reserved, and by bytes_of_collectives() on such ones,
-/// before anybody looks for the room that is left. Where collectives do not stand in stream order
-/// neither does anything.
+/// Note [Communicator warm-up]. NCCL (2.22 and later) connects the ranks of a communicator when
+/// they first use it for a kind of collective, and allocates device memory then. A run that fills
+/// its devices would fail in its first step, or in the first step of another kind. So all
+/// collectives of the run are done once before, with zeros: by bytes_of_collectives() on temporary
+/// communicators, before the memory headroom is read, and by warm_up_collectives() on the run's
+/// own, when everything else is reserved. Where collectives are not stream-ordered, both do
+/// nothing.
 
-/// One collective of each kind that an exchange has, over all ranks, of a few numbers. Collective.
-/// Throws EnvironmentError: the network was joined, but does not reach; OutOfMemory.
+/// One collective of each kind that an exchange uses, over all ranks, of a few elements.
+/// Collective. Throws EnvironmentError: ranks have joined the network, but a collective fails.
+/// OutOfMemory.
 void warm_up_connections(RankContext& context);
 
-/// Has a replica's exchanges, and `group` (null: none) of its batch norm, do all that a step of a
-/// whole batch and an evaluation have them do. Gradients and metrics are zeros, and stay so; what
-/// is sent does not count. Collective. Throws EnvironmentError: the network does not reach.
+/// Runs the collectives of a step of a whole batch and of an evaluation, on a replica's exchanges
+/// and on `group` (null: none) of its batch norm. Gradients and metrics are zeros, and stay so;
+/// bytes sent are not counted. Collective. Throws EnvironmentError: a collective fails.
+/// OutOfMemory.
 void warm_up_collectives(RankContext& context,
                          ReplicaParts& parts,
                          const BatchPlan& batch,
                          Communicator* group);
 
-/// The same with communicators and memory of its own, which are given back. Returns the bytes that
-/// those communicators had taken, and the training's own will take again; what the library keeps is
-/// gone from the device's free memory. On a device with little memory, with less of it; where ranks
-/// have different options, not at all. Collective. Throws EnvironmentError as
-/// warm_up_collectives(), ConfigError as plan_batch().
+/// The same with communicators and memory of its own, which it frees. Returns the bytes that those
+/// communicators held, and that the run's own will hold; memory that the library keeps is missing
+/// from the device's free memory. Uses a smaller bucket on a device with little free memory.
+/// Returns 0 without a warm-up where ranks have different options. Collective. Throws as
+/// warm_up_collectives(), and ConfigError as plan_batch().
 std::uint64_t bytes_of_collectives(RankContext& context, const TrainOptions& options);
 
 }  // namespace lockstep

@@ -65,7 +65,7 @@ std::int64_t bucket_bytes(const TrainOptions& options,
                           const DeviceTraits& device,
                           const Graph& graph) {
   if (options.bucket_mb > 0) return std::int64_t(std::llround(options.bucket_mb * 1024 * 1024));
-  // A single one would not be exchanged beside anything.
+  // A single bucket would not overlap with backward.
   constexpr std::int64_t kMinBytes = DeviceTraits{}.bucket_bytes, kMinBuckets = 4;
   std::int64_t bytes = 0;
   for (const Parameter& parameter : graph.parameters())
@@ -93,7 +93,7 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
     if (needed <= options.memory_limit) return;
     // Short micro-batches may want packed copies of their own.
     if (choice_.is_last) throw_too_large(needed, options);
-    choice_ = {.first = choice_.number + 1};
+    choice_ = {.first = choice_.index + 1};
     training_.clear();
     evaluation_.clear();
   }
@@ -118,21 +118,21 @@ void CompiledPrograms::add(Backend& backend,
   Graph graph = trace(model, loss, samples, settings_for(options, traits_, batch, micro_batch));
   if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options, traits_, graph));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
-  BesideTraining beside;
+  OtherDeviceMemory others;
   if (micro_batch > 0) {
     evaluation_.push_back(
         compile_evaluation(backend,
                            trace(model, loss, samples, evaluating(options, batch, micro_batch)),
                            training_.empty() ? graph : this->graph(),
                            micro_batch));
-    beside.evaluation = evaluation_.back().program.get();
+    others.evaluation = evaluation_.back().program.get();
   }
   if (options.memory_limit > 0)
-    beside.exchange_bytes =
+    others.exchange_bytes =
         exchange_memory(training_.empty() ? graph : this->graph(), space_, options, batch, traits_);
   training_.push_back(
       {micro_batch,
-       compile_within_limit(std::move(graph), backend, space_, reuse_, options, beside, choice_)});
+       compile_within_limit(std::move(graph), backend, space_, reuse_, options, others, choice_)});
 }
 
 void CompiledPrograms::add_late_evaluation(Backend& backend,

@@ -21,17 +21,17 @@ struct CompiledProgram {
   std::unique_ptr<Program> program;
 };
 
-/// Every program that a run needs, compiled for one device before any memory of theirs exists:
-/// where `lockstep plan` ends and ProgramSet goes on.
+/// Every program that a run needs, compiled for one device before any of their memory is reserved.
+/// `lockstep plan` needs no more; ProgramSet binds the programs to memory.
 class CompiledPrograms {
  public:
   // Programs keep references into it.
   CompiledPrograms(const CompiledPrograms&) = delete;
   CompiledPrograms& operator=(const CompiledPrograms&) = delete;
 
-  /// `sizes`: micro-batch sizes in samples beside the whole one; 0 is added where ranks form
-  /// batch-norm groups. Throws ConfigError: the model declares other parameters for one size or
-  /// mode than for another, the device has no tf32 products; OutOfMemory: see
+  /// `sizes`: micro-batch sizes in samples in addition to the whole one; 0 is added where ranks
+  /// form batch-norm groups. Throws ConfigError: the model declares other parameters for one size
+  /// or mode than for another, or the device has no tf32 GEMMs. OutOfMemory: see
   /// compile_within_limit().
   CompiledPrograms(Backend& backend,
                    const ModelFunction& model,
@@ -41,7 +41,7 @@ class CompiledPrograms {
                    const BatchPlan& batch,
                    std::vector<std::int64_t> sizes);
 
-  /// Compiles another one for evaluation, in the place of the last such one: late_evaluation().
+  /// Compiles a further program for evaluation, late_evaluation(), which replaces the previous one.
   /// Throws as the constructor.
   void add_late_evaluation(Backend& backend,
                            const ModelFunction& model,
@@ -55,7 +55,7 @@ class CompiledPrograms {
   /// The whole micro-batch first.
   const std::vector<CompiledProgram>& training() const { return training_; }
   const std::vector<CompiledProgram>& evaluation() const { return evaluation_; }
-  /// Of add_late_evaluation(); in no list, size or plan of the others.
+  /// The program of add_late_evaluation(); the other functions do not count it.
   const std::optional<CompiledProgram>& late_evaluation() const { return late_evaluation_; }
 
   /// The training program of a whole micro-batch.
@@ -86,17 +86,17 @@ class CompiledPrograms {
   const DeviceTraits traits_;
   FlatSpace space_;
   MemoryReuse reuse_;
-  RecomputeNumber choice_;  // the whole micro-batch, which comes first, decides
+  RecomputeIndex choice_;  // the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;
   std::vector<CompiledProgram> evaluation_;
   std::optional<CompiledProgram> late_evaluation_;
 };
 
-// What CompiledPrograms compiles, for those who want a part of it.
+// Parts of what CompiledPrograms does, for callers that need one alone.
 
 /// The whole micro-batch first, then the other sizes once each.
 std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes);
-/// With which the training program for micro-batches of `samples` is traced.
+/// Settings for the trace of the training program for micro-batches of `samples`.
 Builder::Settings settings_for(const TrainOptions& options,
                                const DeviceTraits& device,
                                const BatchPlan& batch,
@@ -115,7 +115,7 @@ struct ProgramBuffers {
   ProgramBuffers(Backend& backend, const CompiledPrograms& programs);
 };
 
-/// Makes place for the packed copies that the programs want. Throws OutOfMemory.
+/// Reserves memory for the packed copies that the programs need. Throws OutOfMemory.
 void request_packed_copies(Backend& backend,
                            const CompiledPrograms& programs,
                            PackedCopies& packed);

@@ -11,36 +11,36 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t kNotTold = ~std::uint64_t{0};
+constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 
-/// What every rank tells the others.
+/// What every rank sends to the others.
 struct ReadingCard {
   DeviceSharing place;
-  std::uint64_t free = kNotTold, at_start = kNotTold, reserved = 0;
+  std::uint64_t free = kUnknown, at_start = kUnknown, reserved = 0;
 };
 
-/// Of the ranks that share a device.
+/// Of the ranks that share this rank's device.
 struct Readings {
-  int sharers = 0;
-  std::uint64_t free = kNotTold;  ///< the least that one of them read
-  std::uint64_t at_start = 0;     ///< that of the first to come
-  std::uint64_t reserved = 0;     ///< of all of them
+  int colocated_ranks = 0;
+  std::uint64_t free = kUnknown;  ///< the smallest reading
+  std::uint64_t at_start = 0;     ///< free memory before the first of them started
+  std::uint64_t reserved = 0;     ///< sum over them
 };
 
-/// See Note [Readings of free memory]: who has everybody's card knows that all have read.
+/// See Note [Readings of free memory]: once the all-gather returns, all ranks have read.
 Readings read_together(Communicator& ranks, const Backend& backend, std::uint64_t reserved) {
   ranks.barrier();
   const DeviceMemory memory = backend.memory();
   const ReadingCard own{device_sharing_of(memory),
-                        memory.free.value_or(kNotTold),
-                        memory.free_at_start.value_or(kNotTold),
+                        memory.free.value_or(kUnknown),
+                        memory.free_at_start.value_or(kUnknown),
                         reserved};
   std::vector<ReadingCard> cards(std::size_t(ranks.size()));
   ranks.all_gather(&own, cards.data(), sizeof own);
   Readings all;
   for (const ReadingCard& card : cards) {
     if (!card.place.is_shared_with(own.place)) continue;
-    ++all.sharers;
+    ++all.colocated_ranks;
     all.free = std::min(all.free, card.free);
     all.at_start = std::max(all.at_start, card.at_start);
     all.reserved += card.reserved;
@@ -66,16 +66,16 @@ DeviceSharing device_sharing_of(const DeviceMemory& memory) {
 
 std::uint64_t free_part(Communicator& ranks, const Backend& backend) {
   const Readings all = read_together(ranks, backend, 0);
-  return all.free == kNotTold ? 0 : all.free / std::uint64_t(all.sharers);
+  return all.free == kUnknown ? 0 : all.free / std::uint64_t(all.colocated_ranks);
 }
 
 std::optional<std::uint64_t> context_part(Communicator& ranks,
                                           const Backend& backend,
                                           std::uint64_t reserved) {
   const Readings all = read_together(ranks, backend, reserved);
-  if (all.free == kNotTold || all.at_start == kNotTold) return std::nullopt;
+  if (all.free == kUnknown || all.at_start == kUnknown) return std::nullopt;
   if (all.at_start < all.free || all.at_start - all.free < all.reserved) return std::nullopt;
-  return (all.at_start - all.free - all.reserved) / std::uint64_t(all.sharers);
+  return (all.at_start - all.free - all.reserved) / std::uint64_t(all.colocated_ranks);
 }
 
 }  // namespace lockstep

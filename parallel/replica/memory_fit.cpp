@@ -13,10 +13,10 @@ namespace {
 std::size_t device_bytes(const Program& training,
                          const FlatSpace& space,
                          const TrainOptions& options,
-                         const BesideTraining& beside) {
+                         const OtherDeviceMemory& others) {
   std::vector<ProgramSize> programs{ProgramSize(training)};
-  if (beside.evaluation != nullptr) programs.emplace_back(*beside.evaluation);
-  return training_bytes(programs, space, options.optimizer) + beside.exchange_bytes;
+  if (others.evaluation != nullptr) programs.emplace_back(*others.evaluation);
+  return training_bytes(programs, space, options.optimizer) + others.exchange_bytes;
 }
 
 }  // namespace
@@ -62,28 +62,28 @@ std::unique_ptr<Program> compile_within_limit(Graph graph,
                                               const FlatSpace& space,
                                               MemoryReuse reuse,
                                               const TrainOptions& options,
-                                              const BesideTraining& beside,
-                                              RecomputeNumber& choice) {
+                                              const OtherDeviceMemory& others,
+                                              RecomputeIndex& choice) {
   if (options.recompute == Recompute::none && options.memory_limit == 0)
     return std::make_unique<Program>(std::move(graph), backend, space, reuse);
   const std::vector<RecomputeChoice> choices = recompute_choices(graph);
-  const int most = int(choices.size()) - 1;
-  const bool known = choice.number >= 0;
-  int first = std::min(choice.first, most), last = most;
+  const int max = int(choices.size()) - 1;
+  const bool known = choice.index >= 0;
+  int first = std::min(choice.first, max), last = max;
   if (options.recompute == Recompute::none) last = 0;
   if (options.recompute == Recompute::all) first = last = int(index_of_all(choices));
-  if (known) first = last = std::min(choice.number, most);
-  std::size_t least = SIZE_MAX;
+  if (known) first = last = std::min(choice.index, max);
+  std::size_t min_bytes = SIZE_MAX;
   for (int i = first; i <= last; ++i) {
     auto program = std::make_unique<Program>(
         recompute(graph, choices[std::size_t(i)].dropped), backend, space, reuse);
-    const std::size_t bytes = device_bytes(*program, space, options, beside);
-    least = std::min(least, bytes);
+    const std::size_t bytes = device_bytes(*program, space, options, others);
+    min_bytes = std::min(min_bytes, bytes);
     if (!known && options.memory_limit > 0 && bytes > options.memory_limit) continue;
-    if (!known) choice = {.first = choice.first, .number = i, .is_last = i == last};
+    if (!known) choice = {.first = choice.first, .index = i, .is_last = i == last};
     return program;
   }
-  throw_too_large(least, options);
+  throw_too_large(min_bytes, options);
 }
 
 }  // namespace lockstep

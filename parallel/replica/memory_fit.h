@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// What a program asks for beside parameters, gradients and optimizer state.
+/// What a program needs in addition to parameters, gradients and optimizer state.
 struct ProgramSize {
   std::size_t arena_bytes = 0;
   std::map<std::pair<int, std::string>, std::size_t> packed;  ///< by parameter and format
@@ -25,32 +25,32 @@ std::size_t training_bytes(std::span<const ProgramSize> programs,
                            const FlatSpace& space,
                            const Optimizer& optimizer);
 
-/// What shares the device with a training program.
-struct BesideTraining {
+/// What is on the device concurrently with a training program.
+struct OtherDeviceMemory {
   std::size_t exchange_bytes = 0;       ///< see exchange_memory()
-  const Program* evaluation = nullptr;  ///< that uses the same arena; null: none
+  const Program* evaluation = nullptr;  ///< uses the same arena; null: none
 };
 
-/// Which of recompute_choices() all training programs of a run take.
-struct RecomputeNumber {
-  int first = 0;    ///< that may be taken
-  int number = -1;  ///< -1: to be found
+/// Which of recompute_choices() all training programs of a run use.
+struct RecomputeIndex {
+  int first = 0;   ///< smallest index that may be used
+  int index = -1;  ///< -1: not chosen yet
   bool is_last = false;
 };
 
 /// Compiles a training graph with the recomputation that `options` asks for: none, all, or the
 /// cheapest, from choice.first on, with which the bytes on the device fit options.memory_limit.
-/// Where choice.number is known, that one; else it is set.
-/// Throws OutOfMemory where nothing allowed fits, with what would be needed.
+/// Where choice.index is set, that one; otherwise sets it.
+/// Throws OutOfMemory where no allowed choice fits, naming the bytes needed.
 std::unique_ptr<Program> compile_within_limit(Graph graph,
                                               Backend& backend,
                                               const FlatSpace& space,
                                               MemoryReuse reuse,
                                               const TrainOptions& options,
-                                              const BesideTraining& beside,
-                                              RecomputeNumber& choice);
+                                              const OtherDeviceMemory& others,
+                                              RecomputeIndex& choice);
 
-/// Throws OutOfMemory: training needs so many bytes, which are more than options.memory_limit.
+/// Throws OutOfMemory: training needs `needed` bytes, more than options.memory_limit.
 [[noreturn]] void throw_too_large(std::size_t needed, const TrainOptions& options);
 
 }  // namespace lockstep

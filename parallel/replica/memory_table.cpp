@@ -33,7 +33,7 @@ struct LiveBuffer {
   std::string layer;
 };
 
-/// Whose a buffer is: of the node that first writes it, or of the input it holds.
+/// The owner of each buffer: the node that first writes it, or the input that it holds.
 std::vector<LiveBuffer> owners(const Program& program) {
   const Graph& graph = program.graph();
   const ProgramPlan& plan = program.plan();
@@ -143,6 +143,7 @@ LayerMemory rest(const std::vector<LayerMemory>& rows, const MemoryTable& table)
 std::string_view name_of(MemoryCategory category) { return kNames[std::size_t(category)]; }
 
 std::string words_of(MemoryCategory category) {
+  if (category == MemoryCategory::partial_sums) return "partial sums";
   std::string words(name_of(category));
   std::ranges::replace(words, '_', ' ');
   return words;
@@ -181,7 +182,7 @@ MemoryTable tabulate(const CompiledPrograms& programs,
   table[parameters] = buffers.parameters->bytes();
   table[gradients] = buffers.gradients->bytes();
   table[optimizer_state] = parts.optimizer.state_bytes();
-  table[pending_sums] = parts.pending_sum_bytes();
+  table[partial_sums] = parts.pending_sum_bytes();
   table[packed_copies] = packed.bytes();
   table[workspace] = sum_of(live, ArenaUse::workspace);
   table[input] = sum_of(live, ArenaUse::input);

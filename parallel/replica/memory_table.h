@@ -13,12 +13,12 @@
 
 namespace lockstep {
 
-/// What a rank's memory is for. Every byte that Lockstep reserves belongs to one.
+/// What a rank's memory is used for. Every byte that Lockstep reserves belongs to one category.
 enum class MemoryCategory : std::uint8_t {
   parameters,       ///< with running statistics and metrics, and their padding
   gradients,        ///< of the same layout
   optimizer_state,  ///< of the same layout
-  pending_sums,     ///< gradients of shards that wait for their place in the reduction tree
+  partial_sums,     ///< gradients of shards that wait for their place in the reduction tree
   packed_copies,    ///< weights in the formats that kernels compute with
   activations,    ///< arena: values between operators, their gradients, and what placing them costs
   workspace,      ///< arena: scratch of the operator at work
@@ -27,18 +27,19 @@ enum class MemoryCategory : std::uint8_t {
   snapshot,       ///< host: copies of weights and state that a checkpoint is written from
   loader,         ///< host: micro-batches that are loaded ahead, and the order of samples
   image_decoding,  ///< host: what the loader's threads need to decode the largest images
-  context,  ///< the program, its libraries and kernels: on a GPU what those hold there, by what is
-            ///< gone of its memory and was not reserved, see context_part(); otherwise the process
+  context,  ///< the program, its libraries and kernels: on a GPU their memory there, measured, see
+            ///< context_part(); otherwise the process
 };
 inline constexpr std::size_t kMemoryCategories = 13;
 
-/// "optimizer_state", for JSON; "optimizer state", for people.
+/// "optimizer_state", a key of JSON; "optimizer state", for people. Partial sums have the key
+/// "pending_sums", which files of earlier runs have.
 std::string_view name_of(MemoryCategory category);
 std::string words_of(MemoryCategory category);
 
 /// Bytes of one rank by category.
 struct MemoryTable {
-  /// Nothing: unknown. `activations`, `workspace` and `input` are the shares of the arena at its
+  /// nullopt: unknown. `activations`, `workspace` and `input` are the shares of the arena at its
   /// fullest moment; with the first they add up to all of it.
   std::array<std::optional<std::uint64_t>, kMemoryCategories> bytes{};
   std::uint64_t arena_bytes = 0;
@@ -49,13 +50,13 @@ struct MemoryTable {
   const std::optional<std::uint64_t>& operator[](MemoryCategory category) const {
     return bytes[std::size_t(category)];
   }
-  /// All that Lockstep reserves, as far as it is known: everything but `context`.
+  /// Sum of the known categories that Lockstep reserves: all but `context`.
   std::uint64_t planned() const;
-  /// Of planned(), what is reserved on the device, which memory_limit limits: all but `snapshot`,
-  /// `loader` and `image_decoding`, which lie in host memory. Where the device is the processor
-  /// itself, both share one memory, and planned() has to fit it.
+  /// The part of planned() on the device, which memory_limit limits: all but `snapshot`, `loader`
+  /// and `image_decoding`, which are in host memory. Where the device is the CPU, both share one
+  /// memory, and planned() has to fit it.
   std::uint64_t on_device() const;
-  /// All that is known.
+  /// Sum of all known categories.
   std::uint64_t total() const;
 };
 

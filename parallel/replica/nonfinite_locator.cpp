@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMaxTold = 3;
+constexpr std::size_t kMaxShown = 3;
 
 /// A finding as it travels.
 struct Card {
@@ -123,10 +123,10 @@ std::string to_text(const NonFiniteFinding& finding, std::int64_t micro_batches)
 
 std::string to_text(const std::vector<NonFiniteFinding>& findings, std::int64_t micro_batches) {
   std::string text;
-  const std::size_t told = std::min(findings.size(), kMaxTold);
-  for (std::size_t i = 0; i < told; ++i)
+  const std::size_t shown = std::min(findings.size(), kMaxShown);
+  for (std::size_t i = 0; i < shown; ++i)
     text += (i == 0 ? "first found on " : "; also on ") + to_text(findings[i], micro_batches);
-  if (findings.size() > told) text += fmt::format(", and on {} more", findings.size() - told);
+  if (findings.size() > shown) text += fmt::format(", and on {} more", findings.size() - shown);
   return text;
 }
 

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// The first thing on one rank, in a step, that was not finite.
+/// The first value of one rank, in a step, that was not finite.
 struct NonFiniteFinding {
   int rank = 0;
   std::string host = {};
@@ -29,7 +29,7 @@ std::string to_text(const NonFiniteFinding& finding, std::int64_t micro_batches)
 /// "first found on RANK...; also on RANK..., and on 2 ranks more", at most three of them.
 std::string to_text(const std::vector<NonFiniteFinding>& findings, std::int64_t micro_batches);
 
-/// Knows who is to blame.
+/// Names the faulting rank.
 class NonFiniteFoundError final : public NonFiniteError, public FaultingRank {
  public:
   /// `of_step`, of the first finding, counts from 1.
@@ -46,22 +46,23 @@ class NonFiniteFoundError final : public NonFiniteError, public FaultingRank {
   NonFiniteFinding first_;
 };
 
-/// Keeps what a rank finds while it computes one step's micro-batches. Finding something stops
-/// nothing, since other ranks may wait in collectives of batch norm; gather() tells everybody.
+/// Keeps what a rank finds while it computes one step's micro-batches. The rank continues after a
+/// finding, since other ranks may wait in collectives of batch norm; gather() sends it to all
+/// ranks.
 class NonFiniteLocator {
  public:
   /// Forgets what was found.
   void begin();
   /// For Program::check_finite().
   FiniteReport* report() { return &own_.report; }
-  /// Looks at what was loaded for the micro-batch that comes, where it is floats.
+  /// Checks the loaded samples and targets of the next micro-batch, where they are floats.
   void look_at(const data::LoadedBatch& loaded, const data::SampleSpec& samples);
-  /// Behind the kernels of each round.
+  /// Called after the kernels of each round.
   void end_round(std::int64_t micro_batch);
 
-  /// Every rank's finding, the cause before what follows from it, as far as the order tells:
-  /// `grouped` says that ranks share batch norms, so that they infect each other within a round;
-  /// otherwise by micro-batch. Equal on all ranks. Collective.
+  /// Every rank's finding, the likely cause first. `grouped`: ranks share batch norms, so that a
+  /// value spreads among them within a round, and findings are ordered by round and operator;
+  /// otherwise by micro-batch and operator. Equal on all ranks. Collective.
   std::vector<NonFiniteFinding> gather(Communicator& communicator, bool grouped) const;
 
  private:

@@ -23,7 +23,7 @@ struct BoundProgram {
 
 /// Every program that a run needs, compiled before step 1, and bound to the memory they share: one
 /// arena of the largest plan, the flat parameters and gradients, the packed copies. Only an
-/// evaluation that skips samples may need one more, whose size nobody knows before: see
+/// evaluation that skips samples may need a further program, whose size is unknown before: see
 /// set_late_evaluation().
 class ProgramSet {
  public:
@@ -50,14 +50,13 @@ class ProgramSet {
   }
   /// Whether there is a program to evaluate that many samples.
   bool evaluates(std::int64_t samples) const;
-  /// Compiles and binds another program for evaluation alone, with the algorithms that rank 0
-  /// chooses. There is at most one: it takes the place of the last such one, whose memory is freed.
-  /// It uses the arena of the others where that is large enough, as a rule, and else one of its
-  /// own; and it may want packed copies that the others do not have. These bytes are in no plan
-  /// made before step 1, but are checked against options.memory_limit here, before they are
-  /// allocated, and are in the replica's memory table. Packed copies are made from the parameters
-  /// as they are when the program runs. Throws OutOfMemory: over that limit, on every rank; or of
-  /// the device. Collective.
+  /// Compiles and binds a further program for evaluation alone, with the algorithms that rank 0
+  /// chooses. It replaces the previous one, whose memory is freed. It usually fits the arena of the
+  /// others, and has one of its own otherwise; it may need packed copies that the others do not
+  /// have. A plan made before step 1 does not count these bytes; this function checks them against
+  /// options.memory_limit before it allocates them, and the replica's memory table counts them.
+  /// Packed copies are made from the parameters as they are when the program runs. Throws
+  /// OutOfMemory: over that limit, on every rank; or the device's. Collective.
   void set_late_evaluation(RankContext& context,
                            const ModelFunction& model,
                            const LossFunction& loss,

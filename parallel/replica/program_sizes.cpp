@@ -47,7 +47,7 @@ ProgramSizes::ProgramSizes(Backend& device,
 
 Graph ProgramSizes::trace_as(const Builder::Settings& settings) {
   const auto traced = [&] { return trace(model_, loss_, samples_, settings); };
-  if (settings.micro_batch == 0) return traced();  // who joins others without samples
+  if (settings.micro_batch == 0) return traced();  // a rank that joins others with 0 samples
   const auto family = std::ranges::find_if(families_, [&](const Family& known) {
     Builder::Settings same = known.settings;
     same.micro_batch = settings.micro_batch;

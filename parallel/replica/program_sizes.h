@@ -13,13 +13,13 @@
 
 namespace lockstep {
 
-/// What the programs for micro-batches of one size ask for.
+/// Memory of the programs for micro-batches of one size.
 class MicroBatchSizes {
  public:
   /// Of the training program: its parameters and metrics.
   const Graph& graph() const { return graph_; }
   const FlatSpace& space() const { return space_; }
-  /// Computed when first asked for; the first of them drops nothing.
+  /// Computed at the first call; the first choice drops nothing.
   const std::vector<RecomputeChoice>& choices();
   /// With the recomputation of choices()[choice].
   const ProgramSize& training(std::size_t choice);
@@ -38,10 +38,10 @@ class MicroBatchSizes {
   std::optional<ProgramSize> evaluation_;
 };
 
-/// Memory of a model's programs by everything that they depend on: micro-batch, precision, batch
-/// norm, what is frozen or computed again. A search for what fits comes to the same programs many
-/// times, with other limits, optimizers and ranks; here each is compiled once, and its sizes, graph
-/// and choices are kept.
+/// Memory of a model's programs by all that they depend on: micro-batch, precision, batch norm,
+/// frozen parameters, recomputation. A search for what fits needs the same programs many times,
+/// with other limits, optimizers and ranks; here each is compiled once, and its sizes, graph and
+/// choices are kept.
 class ProgramSizes {
  public:
   /// `device` outlives it. All plans that use it are for this model, loss and kind of samples.
@@ -50,13 +50,13 @@ class ProgramSizes {
                LossFunction loss,
                const data::SampleSpec& samples);
 
-  /// The device, for plans of which nothing is run.
+  /// A backend with the device's sizes, for plans that are not run.
   Backend& device() { return device_; }
-  /// Stays where it is. Throws ShapeError and ConfigError of the model.
+  /// The reference stays valid. Throws ShapeError and ConfigError of the model.
   MicroBatchSizes& of(const TrainOptions& options, const BatchPlan& batch, std::int64_t samples);
 
-  /// The least bytes on the device, for whole micro-batches, of the recomputation that `options`
-  /// allows; its limit does not count.
+  /// Min bytes on the device, for whole micro-batches, over the recomputation choices that
+  /// `options` allows; ignores its limit.
   std::size_t least_bytes(const TrainOptions& options, const BatchPlan& batch);
 
  private:
@@ -66,9 +66,9 @@ class ProgramSizes {
     std::unique_ptr<MicroBatchSizes> sizes;
   };
 
-  /// Traces that differ in the size of the micro-batch alone. The first is made for that of
-  /// `settings`; where the second comes out as the first with other extents, so do those that
-  /// follow, without the model being run again.
+  /// Traces that differ in the size of the micro-batch alone. The first is of `settings`. Where the
+  /// second equals the first with other extents, later ones are derived from the first without
+  /// tracing the model again.
   struct Family {
     Builder::Settings settings;
     Graph first;

@@ -23,9 +23,8 @@ Replica::Replica(RankContext& context,
     : state_(std::make_unique<ReplicaState>(
           context, model, loss, samples, options, std::move(tail_sizes))) {}
 
-// An exception may leave exchanges in flight, which nothing can take back: peers go on writing into
-// these buffers, and this rank into freed ones while it tells the others of its error. It ends
-// soon.
+// An exception may leave exchanges in flight, and MPI cannot cancel them: peers still write into
+// these buffers while this rank reports its error. So they are leaked; the process ends soon.
 Replica::~Replica() {
   const bool in_flight =
       state_->parts.exchange.in_flight() || state_->parts.evaluation_exchange.in_flight();
@@ -71,8 +70,8 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
                                                 data::Loader& loader,
                                                 std::int64_t step,
                                                 float lr) {
-  FaultInjector* const player = fault_injector();
-  if (player != nullptr && player->take(FaultKind::flip_weight, step + 1) != nullptr)
+  FaultInjector* const injector = fault_injector();
+  if (injector != nullptr && injector->take(FaultKind::flip_weight, step + 1) != nullptr)
     flip_bit(0, 0, 20);
   return state_->train_step(schedule, loader, step, lr);
 }
@@ -102,7 +101,7 @@ void Replica::require_healthy() const { state_->context.communicator().require_h
 
 void Replica::resume_updates() {
   const DeviceWait waiting(state_->context);
-  state_->parts.outcomes.forgive();
+  state_->parts.outcomes.clear_error();
 }
 
 void Replica::time_next_step() { state_->device_timer.measure_next_step(); }
@@ -111,7 +110,7 @@ std::optional<DeviceTimes> Replica::device_times(std::int64_t step) const {
   return state_->device_timer.of(step);
 }
 
-void Replica::leave_out_of_device_times() { state_->device_timer.leave_out(); }
+void Replica::leave_out_of_device_times() { state_->device_timer.skip_work(); }
 
 ShardNorms& Replica::shard_norms() { return state_->parts.shard_norms; }
 
@@ -212,7 +211,7 @@ void Replica::restore(const std::string& checkpoint) {
   lockstep::restore(saved_arrays(), checkpoint);
   state_->programs.packed().invalidate();
   resume_updates();
-  state_->device_timer.leave_out();
+  state_->device_timer.skip_work();
 }
 
 std::string Replica::flip_bit(std::size_t array, std::int64_t index, int bit) {
@@ -223,7 +222,7 @@ std::string Replica::flip_bit(std::size_t array, std::int64_t index, int bit) {
   for (const ComparedTensor& tensor : tensors) elems += tensor.range.elems;
   LOCKSTEP_CHECK(elems > 0 && index >= 0 && bit >= 0 && bit < 32,
                  ConfigError,
-                 "flip: array {} of {}, element {}, bit {}: there is none",
+                 "flip: array {} of {}, element {}, bit {}: does not exist",
                  array,
                  saved.arrays.size(),
                  index,

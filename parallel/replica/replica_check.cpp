@@ -25,7 +25,8 @@ std::string join_some(const std::vector<std::string>& names, const char* separat
   return text;
 }
 
-/// One number for all; a change of one of them always changes it, as every step can be undone.
+/// Combines the hashes into one. A change of a single hash always changes it, as every operation is
+/// a bijection.
 std::uint64_t combine(std::span<const std::uint64_t> hashes) {
   std::uint64_t sum = 0;
   for (const std::uint64_t hash : hashes) {
@@ -55,29 +56,30 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
 
 std::string name_hosts(const RankGroups& ranks, const std::vector<std::string>& hosts) {
   std::vector<std::string> names;
-  for (std::size_t g = ranks.told ? 1 : 0; g < ranks.groups.size(); ++g)
+  for (std::size_t g = ranks.has_majority ? 1 : 0; g < ranks.groups.size(); ++g)
     for (const int rank : ranks.groups[g])
       if (std::ranges::find(names, hosts[std::size_t(rank)]) == names.end())
         names.push_back(hosts[std::size_t(rank)]);
   return join_some(names, " or ");
 }
 
-/// Knows which rank, or the first of several.
+/// Names the faulting rank, or the first of several.
 class OneDivergedError final : public DivergedError, public FaultingRank {
  public:
-  OneDivergedError(const std::string& message, const std::string& hint, FaultingRank culprit)
-      : DivergedError(message, hint), FaultingRank(std::move(culprit)) {}
+  OneDivergedError(const std::string& message, const std::string& hint, FaultingRank faulting_rank)
+      : DivergedError(message, hint), FaultingRank(std::move(faulting_rank)) {}
 };
 
 std::string what_happened(std::int64_t step,
                           const RankGroups& ranks,
                           const std::vector<std::string>& hosts) {
-  if (!ranks.told) {
+  if (!ranks.has_majority) {
     std::vector<std::string> sides;
     for (const std::vector<int>& group : ranks.groups) sides.push_back(name_ranks(group, hosts));
-    return fmt::format("replicas differ after step {}, and which are right cannot be told: {}",
-                       step,
-                       join_some(sides, " against "));
+    return fmt::format(
+        "replicas differ after step {}, without a majority that shows which are right: {}",
+        step,
+        join_some(sides, " against "));
   }
   std::vector<int> minority;
   for (std::size_t g = 1; g < ranks.groups.size(); ++g)
@@ -116,7 +118,8 @@ RankGroups group_ranks(std::span<const std::uint64_t> values) {
   std::ranges::sort(result.groups, [](const auto& a, const auto& b) {
     return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
   });
-  result.told = result.groups.size() > 1 && result.groups[0].size() > result.groups[1].size();
+  result.has_majority =
+      result.groups.size() > 1 && result.groups[0].size() > result.groups[1].size();
   return result;
 }
 
@@ -189,13 +192,13 @@ void ReplicaCheck::report(const State& state, const RankGroups& ranks) {
       name_hosts(ranks, hosts));
   if (equal_step_ >= 0)
     hint += fmt::format(
-        "; replicas were equal after step {}: go on from a checkpoint of that step or before with "
+        "; replicas were equal after step {}: resume from a checkpoint of that step or before with "
         "`resume` CHECKPOINT, later ones may hold the fault",
         equal_step_);
   else
     hint += "; they were not equal when this process started";
   const std::string what = fmt::format("{}: {}", what_happened(state.step, ranks, hosts), places);
-  if (!ranks.told) throw DivergedError(what, hint);
+  if (!ranks.has_majority) throw DivergedError(what, hint);
   const int first = ranks.groups[1][0];
   throw OneDivergedError(
       what, hint, {.rank = first, .host = hosts[std::size_t(first)], .step = state.step});

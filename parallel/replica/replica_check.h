@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// One tensor that must hold the same bits on every rank: a parameter or running statistic, or the
-/// optimizer's state of a parameter that is trained. Without the padding behind it.
+/// optimizer's state of a parameter that is trained. Without the padding after it.
 struct ComparedTensor {
   std::size_t array = 0;  ///< in SavedArrays::arrays
   int parameter = 0;
@@ -21,36 +21,37 @@ struct ComparedTensor {
   FlatRange range;  ///< offset and elems
 };
 
-/// All of them, array by array, in flat order.
+/// All such tensors, array by array, in flat order.
 std::vector<ComparedTensor> compared_tensors(const SavedArrays& saved);
 
 /// Ranks by the value they hold.
 struct RankGroups {
   /// Ranks with equal values, ascending; the largest group first, then by first rank.
   std::vector<std::vector<int>> groups;
-  /// Whether the first group is right: several independent faults do not lead to equal bits, so
+  /// Whether the first group has the right values: independent faults do not produce equal bits, so
   /// two ranks that agree are enough, unless another group is as large.
-  bool told = false;
+  bool has_majority = false;
 };
 RankGroups group_ranks(std::span<const std::uint64_t> values);
 
 /// Compares the replicas of all ranks. Every `every` steps each rank hashes its parameters, running
-/// statistics and optimizer state, tensor by tensor (Note [Replica hash]); one number of it travels
-/// in the StopAgreement's message, so that nobody waits. Where numbers differ, the ranks gather the
-/// hashes of that moment and all throw the same DivergedError: the step, the ranks in the minority,
-/// the tensors, and up to which step checkpoints can be trusted.
+/// statistics and optimizer state, tensor by tensor (Note [Replica hash]). The StopAgreement's
+/// message carries one number that combines the hashes, so that no rank waits for it. Where the
+/// numbers differ, the ranks gather the hashes of that step and all throw the same DivergedError,
+/// with the step, the ranks in the minority, the tensors, and the last step whose checkpoints can
+/// be trusted.
 ///
 /// Under Reduction::fast replicas are compared as well: MPI requires of its all-reduce that all
 /// ranks receive identical results (MPI 3.1, section 5.9.6), in whatever order it adds.
 class ReplicaCheck final : public MessagePart {
  public:
-  /// `every` 0, or a rank alone: never. The replica must outlive it.
+  /// `every` 0, or a single rank: compares nothing. The replica must outlive it.
   ReplicaCheck(RankContext& context, const SavedArrays& saved, std::int64_t every);
 
-  /// `step` steps are done. Hashes where a comparison is due. True: a message has to leave before
-  /// the next step, with that hash, or to have the one with it looked at.
+  /// `step` steps are done. Hashes where a comparison is due. True: a message has to be sent before
+  /// the next step, with that hash, or so that read() compares the previous one.
   bool after_step(std::int64_t step);
-  /// Whether after_step() hashes behind that step.
+  /// Whether after_step(step) hashes.
   bool hashed(std::int64_t step) const { return every_ > 0 && step % every_ == 0; }
   /// Compares at once: at the start and at the end of a run. Collective.
   void check_now(std::int64_t step);

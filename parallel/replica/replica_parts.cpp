@@ -81,10 +81,10 @@ std::uint64_t exchange_memory(const Graph& graph,
                               const BatchPlan& batch,
                               const DeviceTraits& device) {
   DryBackend nothing(device);
-  DryCommunicator nobody(0, batch.ranks);
+  DryCommunicator alone(0, batch.ranks);
   const auto flat = nothing.allocate(std::size_t(space.elems) * sizeof(float), "parameters");
   const ReplicaParts parts(
-      nothing, nobody, graph, space, flat->as<float>(), flat->as<float>(), nullptr, options, batch);
+      nothing, alone, graph, space, flat->as<float>(), flat->as<float>(), nullptr, options, batch);
   return parts.pending_sum_bytes() + parts.communication_bytes();
 }
 

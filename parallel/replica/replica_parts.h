@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-/// Where the loss and the number of correct answers lie in the flat gradient space.
+/// Offsets of the loss, the count of correct answers and the count of labels in the flat gradients.
 struct MetricPlaces {
   std::int64_t loss = -1;
   std::int64_t correct = -1;  ///< -1 for a regression
@@ -30,8 +30,8 @@ struct MetricPlaces {
   MetricPlaces(const Graph& graph, const FlatSpace& space);
 };
 
-/// Everything beside its programs that a replica reserves memory for. Made on a device to train,
-/// and on a DryBackend and a DryCommunicator to learn the sizes.
+/// What a replica reserves memory for in addition to its programs. Constructed on a device to
+/// train, and on a DryBackend and a DryCommunicator to compute sizes.
 struct ReplicaParts {
   /// Micro-batches in memory that a device may be copying from: see Replica::lend_memory().
   static constexpr int kHeldMicroBatches = 2;
@@ -42,7 +42,7 @@ struct ReplicaParts {
   GradientExchange evaluation_exchange;
   StepStatusRing outcomes;
   ShardNorms shard_norms;
-  std::unique_ptr<DeviceBuffer> sample_weight;  ///< a float that copies are made from
+  std::unique_ptr<DeviceBuffer> sample_weight;  ///< one float, the source of copies to the device
   StepParamsUpload counters;
   H2dStaging h2d_staging;
 
@@ -59,12 +59,12 @@ struct ReplicaParts {
                const BatchPlan& batch);
 
   std::uint64_t pending_sum_bytes() const;
-  /// Buffers of both exchanges, micro-batches on their way to the device, and the results and norms
-  /// of steps on theirs to the host.
+  /// Buffers of both exchanges, of micro-batches that are copied to the device, and of step results
+  /// and norms that are copied to the host.
   std::uint64_t communication_bytes() const;
 };
 
-/// pending_sum_bytes() and communication_bytes() of rank 0, which has the most, on such a device.
+/// pending_sum_bytes() and communication_bytes() of rank 0, which has the max, on such a device.
 std::uint64_t exchange_memory(const Graph& graph,
                               const FlatSpace& space,
                               const TrainOptions& options,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs programs beside training: evaluation, and the search for the operator that computed
-// something that is not finite, in every step with LOCKSTEP_NAN_CHECK=1 and in one that is
-// replayed.
+// Passes other than training steps: evaluation, and the search for the operator that computed a
+// non-finite value, in every step with LOCKSTEP_NAN_CHECK=1 and when a bad step is computed again.
 #include "core/base/error.h"
 #include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
@@ -20,7 +19,7 @@ std::optional<StepResult> ReplicaState::evaluate(const Schedule& schedule,
                                                  const std::function<bool()>& interrupted) {
   RunState state{.seed = options.seed};
   set_sample_weight(schedule);
-  // The device may still read what the loader, which dies next, has lent it.
+  // The device may still read the loader's memory, which is freed next.
   const auto stop = [&] {
     const bool stops = interrupted && interrupted();
     if (!stops) return false;
@@ -53,7 +52,7 @@ std::optional<StepResult> ReplicaState::evaluate(const Schedule& schedule,
   read_metrics(result);
   context.communicator().require_healthy();
   programs.packed().invalidate();  // on ranks that had none to evaluate, too: see GraphKey
-  device_timer.leave_out();
+  device_timer.skip_work();
   LOCKSTEP_CHECK(result.counted > 0,
                  DataError,
                  "evaluation: all labels of the {} samples are to be ignored",
@@ -68,7 +67,7 @@ void ReplicaState::read_metrics(StepResult& result) {
     context.backend().copy_to_host(&value, programs.gradients() + offset, sizeof(float));
     return value;
   };
-  // The sums weigh every row by one over all rows; means are over those that count.
+  // The sums weigh every row by 1 / rows; the means are over the rows that are not ignored.
   const double counted = parts.metrics.counted < 0 ? 1.0 : double(read(parts.metrics.counted));
   result.counted = counted;
   result.loss = double(read(parts.metrics.loss)) / counted;
@@ -95,7 +94,7 @@ std::vector<NonFiniteFinding> ReplicaState::find_nonfinite(const Schedule& sched
   programs.check_finite(checks_.locator.report());
   RunState state{.seed = options.seed, .step = std::uint64_t(step), .group = group_.get()};
   set_sample_weight(schedule);
-  play_nan(step);
+  inject_nan(step);
   for (const ShardWork& shard : schedule.work) {
     state.accumulate = false;
     for (const MicroBatch& micro_batch : shard.micro_batches) {
@@ -120,19 +119,19 @@ std::vector<NonFiniteFinding> ReplicaState::find_nonfinite(const Schedule& sched
   }
   programs.packed().invalidate();  // on ranks that had none to compute, too: see GraphKey
   times = before;
-  device_timer.leave_out();
+  device_timer.skip_work();
   checks_.now = checks_.always;
   if (!checks_.now) programs.check_finite(nullptr);
   return checks_.locator.gather(context.host_communicator(), batch.cluster > 1);
 }
 
-void ReplicaState::play_nan(std::int64_t step) {
-  FaultInjector* const player = fault_injector();
+void ReplicaState::inject_nan(std::int64_t step) {
+  FaultInjector* const injector = fault_injector();
   const PlannedFault* const fault =
-      player == nullptr ? nullptr : player->take(FaultKind::nan, step + 1);
-  if (fault == nullptr && !checks_.plays_nan) return;
-  checks_.plays_nan = fault != nullptr;
-  programs.poison_after(checks_.plays_nan ? fault->layer : "");
+      injector == nullptr ? nullptr : injector->take(FaultKind::nan, step + 1);
+  if (fault == nullptr && !checks_.injects_nan) return;
+  checks_.injects_nan = fault != nullptr;
+  programs.poison_after(checks_.injects_nan ? fault->layer : "");
 }
 
 void ReplicaState::stop_where_found(const Schedule& schedule, std::int64_t step) {

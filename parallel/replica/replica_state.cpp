@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Graphs take memory on the device, and keys that are places make one for each micro-batch; others
-// are few, however many graphs a segment is cut into.
+// Graphs take memory on the device, and keys that are places need one for each micro-batch. Other
+// keys are few.
 constexpr int kMaxGraphsByPlace = 64;
 
 DeviceTimer make_device_timer(RankContext& context, const BatchPlan& batch) {
@@ -43,7 +43,7 @@ std::string index_text(std::int64_t at, const Shape& shape) {
   return index.empty() ? "" : fmt::format("[{}]", fmt::join(index, ", "));
 }
 
-/// A run would otherwise blame its first step for what came with the file.
+/// Otherwise the first step of the run would report a value that the file brought.
 void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
   const auto bad =
       std::ranges::find_if_not(tensor.values, [](float v) { return std::isfinite(v); });
@@ -56,7 +56,7 @@ void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
                   tensor.parameter.name,
                   index_text(first - in_file.begin(), tensor.parameter.file_layout.file),
                   *first),
-      "choose another file, or leave the tensor out with `init_skip`");
+      "choose another file, or skip the tensor with `init_skip`");
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ void ReplicaState::load_initial_weights() {
   for (const io::NamedTensor& tensor :
        io::load_weights(options.init,
                         all,
-                        NamePatterns("init-skip", options.init_skip),
+                        NamePatterns("`init_skip`", options.init_skip),
                         &initial_weights.emplace())) {
     expect_finite(options.init, tensor);
     const auto at = std::ranges::find(all, tensor.parameter.name, &Parameter::name) - all.begin();
@@ -150,7 +150,7 @@ void ReplicaState::lend_memory(data::LoaderOptions& loading) const {
   };
 }
 
-// It changes where a short batch follows, or an evaluation: rarely enough to wait for the copies.
+// It changes for a short batch or an evaluation alone: rarely enough to wait for the copies.
 void ReplicaState::set_sample_weight(const Schedule& schedule) {
   const auto weight = float(1.0 / double(schedule.samples));
   float& place = *parts.sample_weight->as<float>();
@@ -167,7 +167,7 @@ void ReplicaState::copy_sample_weight(const BoundProgram& program) {
       program.sample_weight, parts.sample_weight->data(), sizeof(float));
 }
 
-// The loader fills the slot of the micro-batch before last anew: see lend_memory().
+// The loader refills the slot of the micro-batch before last: see lend_memory().
 void ReplicaState::load(const BoundProgram& program,
                         data::Loader& loader,
                         std::uint64_t first_sample) {
@@ -175,8 +175,8 @@ void ReplicaState::load(const BoundProgram& program,
   DeviceEvent& copied = *upload_.copied[slot];
   if (!on_host_) {
     const DeviceWait waiting(context);
-    copied.wait();  // for what the device computes, so no loading yet
-    upload_.holding_up = timer_.lap();
+    copied.wait();  // the device computes meanwhile: not loading time
+    upload_.device_wait = timer_.lap();
   }
   context.position().enter(Phase::loading);
   const auto begin = timer_.at();
@@ -207,7 +207,7 @@ std::size_t ReplicaState::next_slot() {
   return upload_.newest;
 }
 
-// For a rank that has no micro-batch to send them with.
+// For a rank without a micro-batch.
 void ReplicaState::send_counters() {
   const std::size_t slot = next_slot();
   {
@@ -270,22 +270,23 @@ void ReplicaState::declare_ranges() {
 }
 
 std::string ReplicaState::reason_against_graphs() const {
-  if (!context.backend().captures_graphs()) return "the device has no graphs";
+  if (!context.backend().captures_graphs()) return "the device does not capture graphs";
   if (env().graph == "0") return "LOCKSTEP_GRAPH=0";
-  if (!options.use_graphs) return "it was not wanted";
-  if (env().sync == "1") return "LOCKSTEP_SYNC=1 waits behind every kernel";
-  if (env().nan_check == "1") return "LOCKSTEP_NAN_CHECK=1 looks at every kernel's output";
+  if (!options.use_graphs) return name_parameters("`use_graphs` is off");
+  if (env().sync == "1") return "LOCKSTEP_SYNC=1 waits after every kernel";
+  if (env().nan_check == "1") return "LOCKSTEP_NAN_CHECK=1 checks every kernel's output";
   if (env().plan == "poison") return "LOCKSTEP_PLAN=poison fills memory from the host";
-  if (fault_injector() != nullptr) return "LOCKSTEP_FAULT plays faults";
+  if (fault_injector() != nullptr) return "LOCKSTEP_FAULT injects faults";
   if (options.profile) return name_parameters("`profile` times every operator");
-  if (probes_.ranges != nullptr) return "a tool is attached that sees every operator";
+  if (probes_.ranges != nullptr) return "an attached tool traces every operator";
   if (captures_by_place()) {
     // Of whole batches and of an epoch's last.
     const int rounds = training_schedule(batch, batch.global_batch, context.rank()).most_rounds;
     if (2 * (rounds + 1) > kMaxGraphsByPlace)
       return fmt::format(
-          "batch norm's groups are of several ranks, and {} micro-batches a step on a rank are too "
-          "many for a graph each",
+          "batch norm's groups span several ranks, and {} micro-batches a step on a rank are too "
+          "many "
+          "for a graph each",
           rounds);
   }
   if (batch.shards > GradientExchange::kMaxShardsReserved)
@@ -308,8 +309,8 @@ std::optional<GraphUse> ReplicaState::graph_use() const {
   if (use.graphs == 0 && use.why_not.empty())
     use.why_not = observed_steps_ == steps_
                       ? name_parameters(
-                            "every step was measured: with a larger `log_every`, or with "
-                            "`noise_scale_every` 0, not all are")
+                            "every step was measured: use a larger `log_every`, or "
+                            "`noise_scale_every` 0")
                       : "too few steps: the second of a kind is captured";
   return use;
 }

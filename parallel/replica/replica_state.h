@@ -65,10 +65,10 @@ class ReplicaState {
   DeviceTimer device_timer;
   /// Of a GPU, with everything made that a step needs; see context_part().
   std::optional<std::uint64_t> context_bytes;
-  std::unique_ptr<Profiler> profiler;  ///< null: nobody asked
+  std::unique_ptr<Profiler> profiler;  ///< null without TrainOptions::profile
 
  private:
-  /// What a step asks of the device between the loading of one micro-batch and the next.
+  /// The work of a step between the loading of one micro-batch and the next.
   struct Segment final : public StepSegment {
     explicit Segment(ReplicaState& of) : replica(of) {}
     const StepPlan& plan() override { return replica.plan(*this); }
@@ -92,39 +92,40 @@ class ReplicaState {
     RunState state = {};
     bool overlaps = true;     ///< the exchange, with backward
     bool adds_norms = false;  ///< to shard_norms
-    /// When it began: of the exchange, and the replica's seconds of moving exchanges along.
+    /// State at its begin: of the exchange, and StepTimes::moving_exchanges.
     ShardPlace place = {};
     SentBytes sent = {};
     double moving = 0;
-    double forward = 0;  ///< seconds of it, where that ran eagerly
+    double forward = 0;  ///< seconds of forward, where that ran eagerly
   };
 
-  /// Micro-batches on their way to the device.
+  /// Copies of micro-batches to the device.
   struct Upload {
-    /// Behind the copies of the last micro-batches, in turn. Those before have been made.
+    /// Recorded after the copies of the last micro-batches, in turn. Earlier copies are complete.
     std::array<std::unique_ptr<DeviceEvent>, ReplicaParts::kHeldMicroBatches> copied;
     std::size_t newest = 0;
-    /// Seconds of the newest: in load(), and of them in the loader and for the device.
-    double loading = 0, fetching = 0, holding_up = 0;
+    /// Seconds of the newest: in load(); of those in the loader; and of waiting for the device
+    /// before.
+    double loading = 0, fetching = 0, device_wait = 0;
   };
 
-  /// The search for what is not finite.
+  /// The search for non-finite values.
   struct Checks {
     NonFiniteLocator locator;
-    bool always = false, now = false;  ///< look at kernels' outputs
-    bool plays_nan = false;            ///< a fault's
+    bool always = false, now = false;  ///< check kernels' outputs
+    bool injects_nan = false;          ///< a planned fault is active
   };
 
-  /// The profiler's and the range marker's numbers of what is no operator.
+  /// Indices that the profiler and the range marker have for work other than operators.
   struct Probes {
-    RangeMarker* ranges = nullptr;  // null: nobody sees them
+    RangeMarker* ranges = nullptr;  // null: no tool is attached
     int data = -1, copy = -1, wait = -1, moving = -1, optimizer = -1;
     std::vector<int> bucket_work, bucket_names;        // [buckets]: profiler's, marker's
     std::vector<Profiler::Clock::time_point> started;  // [buckets]
     std::vector<std::uint64_t> open_ranges;  // [buckets], from start to end of an exchange
   };
 
-  // replica_state.cpp: before step 1, and micro-batches on their way to the device.
+  // replica_state.cpp: before step 1, and copies of micro-batches to the device.
   void initialise_parameters();
   void load_initial_weights();
   /// Empty: segments of steps are captured.
@@ -140,13 +141,13 @@ class ReplicaState {
   void copy_sample_weight(const BoundProgram& program);
   void check_labels(const data::LoadedBatch& loaded) const;
 
-  // replica_step.cpp: a step as a plan, and its ways.
+  // replica_step.cpp: a step as plans, run eagerly, captured or replayed.
   void begin_step(Segment& segment);
   /// Whether a rank of a batch-norm group has fewer micro-batches than others of it.
   bool rounds_differ(const Schedule& schedule) const;
-  /// Whether the step's exchange begins behind the last round, in a segment of its own.
+  /// Whether the step's exchange begins after the last round, in a segment of its own.
   bool exchanges_apart(const Schedule& schedule) const;
-  /// In plan_.
+  /// Fills and returns plan_.
   const StepPlan& plan(const Segment& segment);
   void run_segment(Segment& segment);
   void run(Segment& segment, const StepPart& part, bool eagerly);
@@ -167,9 +168,9 @@ class ReplicaState {
   void update(const Segment& segment);
   static int own_rounds(const Schedule& schedule);
   /// Calls run(program, round) for each round of the batch-norm group that this rank has no
-  /// micro-batch for: ranks of a group run the same number, and one that has fewer takes part in
-  /// the collectives with no samples. It starts its exchange afterwards, since those rounds still
-  /// write (zero more) into the gradients that would be on their way.
+  /// micro-batch for: the ranks of a group run equally many rounds, and a rank with fewer
+  /// micro-batches joins the collectives with 0 samples. It starts its exchange afterwards, since
+  /// those rounds still add zeros to the gradients that the exchange reads.
   template <typename Run>
   void join_missing_rounds(const Schedule& schedule, Run run) {
     const BoundProgram& none = programs.training(0);
@@ -179,25 +180,25 @@ class ReplicaState {
     }
   }
 
-  // replica_passes.cpp: what else runs programs.
+  // replica_passes.cpp: other passes.
   void read_metrics(StepResult& result);
   void compute(Program& program, const RunState& state);
   /// `first_sample`: of the micro-batch that has run; -1: none.
   void end_round(std::int64_t first_sample);
   void stop_where_found(const Schedule& schedule, std::int64_t step);
-  /// A planned fault, in step number `step` alone.
-  void play_nan(std::int64_t step);
+  /// Injects a planned fault in step `step` (from 0), and removes it in other steps.
+  void inject_nan(std::int64_t step);
 
   ModelFunction model_;
   LossFunction loss_;
   data::SampleSpec samples_;
   std::unique_ptr<Communicator> group_;  // of batch norm; null: groups are local
-  bool on_host_;                         // the device is the processor itself
+  bool on_host_;                         // the device is the CPU
   Upload upload_;
   Checks checks_;
   Probes probes_;
   LapTimer timer_;  // of load(), parts of a step and what comes between them
-  StepPlan plan_;   // of the segment at work, where that is not replayed
+  StepPlan plan_;   // of the current segment, where that is not replayed
   const std::function<void()> between_kernels_ = [this] { move_exchange(); };
   StepGraphs graphs_;
   std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch

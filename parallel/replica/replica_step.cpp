@@ -38,7 +38,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// A planned fault: of the first value that is not 0, where it would change next to nothing.
+/// Injects a planned fault into the first value that is not 0: in a 0 the bit would hardly matter.
 void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
   constexpr std::uint32_t kBit = 1u << 20;
   for (std::int64_t i = 0; i < elems; ++i) {
@@ -84,7 +84,7 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
       }
       times.data += upload_.fetching;
       times.copy += upload_.loading - upload_.fetching;
-      times.device_wait += upload_.holding_up;
+      times.device_wait += upload_.device_wait;
       run_segment(segment);
       ++segment.round;
     }
@@ -121,8 +121,8 @@ void ReplicaState::begin_step(Segment& segment) {
   context.position().set_step(step + 1);
   if (profiler) profiler->begin_step(step);
   set_sample_weight(schedule);
-  programs.packed().refresh_rounded();  // so that no segment has to: see Note [Step graphs]
-  play_nan(step);
+  programs.packed().refresh_rounded();  // so that segments need not: see Note [Step graphs]
+  inject_nan(step);
   if (checks_.now) checks_.locator.begin();
   parts.counters.begin_step(parts.optimizer.counters(step, segment.lr));
   parts.exchange.begin_step(schedule);
@@ -130,7 +130,7 @@ void ReplicaState::begin_step(Segment& segment) {
                      !(parts.exchange.in_stream_order() && rounds_differ(schedule));
   const bool whole = schedule.samples == batch.global_batch;
   device_timer.begin_step(step, whole);
-  // Short batches say little of the noise, and may have shards that are absent.
+  // A short batch tells little about the noise, and may lack shards.
   parts.shard_norms.begin_step(step, whole && schedule.shards >= 2);
   segment.adds_norms = parts.shard_norms.measures() && !schedule.work.empty();
   ++steps_;
@@ -148,9 +148,9 @@ bool ReplicaState::rounds_differ(const Schedule& schedule) const {
   return micro_batches % batch.cluster != 0;
 }
 
-// In stream order a rank's collectives begin in the order in which it asks for them. A rank that
-// joins rounds of its batch-norm group starts its exchange behind them: so must the others of its
-// group then, or each would wait for what the other asks for next.
+// Stream-ordered collectives of a rank begin in the order in which it enqueues them. A rank that
+// joins rounds of its batch-norm group starts its exchange after them. So must the other ranks of
+// its group, or two ranks would wait for each other in different collectives.
 bool ReplicaState::exchanges_apart(const Schedule& schedule) const {
   if (schedule.work.empty()) return true;
   if (batch.cluster == 1) return false;
@@ -202,7 +202,7 @@ void ReplicaState::run_segment(Segment& segment) {
       times.backward += timer_.lap() - (parts.exchange.exposed_seconds() - exposed);
       break;
   }
-  // Where collectives are captured with it all ranks have agreed that it failed.
+  // Where the segment holds collectives, all ranks have agreed that its capture failed.
   if (graphs_.has_failed() && segment.ends_step) why_no_graphs_ = graphs_.use().why_not;
 }
 
@@ -233,7 +233,7 @@ void ReplicaState::run(Segment& segment, const StepPart& part, bool eagerly) {
       break;
   }
   if (eagerly && part.ends_phase) end_phase(segment, part.work);
-  if (!eagerly && part.on_host) move_exchange();  // between kernels of graphs nobody does
+  if (!eagerly && part.on_host) move_exchange();  // graphs have no polls between their kernels
 }
 
 void ReplicaState::enter_phase(const Segment& segment, StepWork work) {
@@ -241,7 +241,7 @@ void ReplicaState::enter_phase(const Segment& segment, StepWork work) {
   if (context.position().read().phase != phase_of(work)) context.position().enter(phase_of(work));
 }
 
-// Of parts that ran eagerly; the update times itself.
+// For parts that ran eagerly. update() measures its own time.
 void ReplicaState::end_phase(Segment& segment, StepWork work) {
   if (work == StepWork::update) return;
   if (work == StepWork::finish_buckets) return device_timer.mark(DevicePart::exchange);
@@ -292,7 +292,7 @@ bool ReplicaState::agree(const Segment& segment, bool captured) {
   return group_ ? all_agree(*group_, captured) : captured;
 }
 
-// What a segment's parts change on the host, where graphs have done them.
+// Applies what the parts of a replayed segment would have changed on the host.
 void ReplicaState::account_replay(const Segment& segment) {
   if (segment.program != nullptr) segment.program->program->mark_copies_fresh();
   if (parts.exchange.in_stream_order()) {

@@ -7,13 +7,12 @@ namespace lockstep {
 
 /// Seconds since construction, of this rank.
 struct StepTimes {
-  /// As the LedgerParts of these names; in training alone.
+  /// The parts of a TimeBreakdown with these names; in training alone.
   double data = 0, copy = 0, forward = 0, backward = 0, exposed_communication = 0, optimizer = 0,
          device_wait = 0;
-  double moving_exchanges = 0;  ///< along, among the seconds of backward
-  /// Of whole micro-batches: getting samples, and forward with backward without what moves
-  /// exchanges along; and how many those are of, which for the latter are none whose work a graph
-  /// does.
+  double moving_exchanges = 0;  ///< polling for their progress, part of backward's seconds
+  /// Of whole micro-batches: loading, and forward with backward without moving_exchanges; and the
+  /// counts of micro-batches they are summed over. Compute of replayed graphs is not counted.
   double whole_loading = 0, whole_compute = 0;
   std::int64_t whole_loaded = 0, whole_computed = 0;
 };

@@ -181,7 +181,7 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
   if (why_not.empty()) {
     s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
     // Whether it reaches all ranks. What a training needs more is tried when that is known: see
-    // Note [Trial of collectives].
+    // Note [Communicator warm-up].
     warm_up_connections(*this);
     return;
   }

@@ -54,7 +54,7 @@ class Trainer::State {
     const std::int64_t size = data.train->size();
     LOCKSTEP_CHECK(options_.global_batch <= size,
                    ConfigError,
-                   "batch: global-batch {} is larger than the {} training samples",
+                   "`global_batch` {} is larger than the {} training samples",
                    options_.global_batch,
                    size);
     steps_ = total_steps(options_, size);

@@ -250,7 +250,7 @@ TEST(Loader, RefusesOptionsOutOfRange) {
   const auto error = [&](const LoaderOptions& options, std::shared_ptr<const Dataset> dataset) {
     return error_of<ConfigError>([&] { Loader(dataset, options, singles(1)); });
   };
-  EXPECT_THAT(error({.workers = -2}, numbers), HasSubstr("auto or 0 to 64 workers, got -2"));
+  EXPECT_THAT(error({.workers = -2}, numbers), HasSubstr("auto or 0 to 64, got -2"));
   EXPECT_THAT(error({.workers = 65}, numbers), HasSubstr("got 65"));
   EXPECT_THAT(error({.slots = 1}, numbers), HasSubstr("2 to 1024 slots, got 1"));
   EXPECT_THAT(error({.micro_batch = 0}, numbers), HasSubstr("at least 1 sample, got 0"));

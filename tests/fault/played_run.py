@@ -20,7 +20,7 @@ OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"
             "OMPI_MCA_mpi_yield_when_idle": "1"}
 # As a rank says it, and as the parent of mpirun does for one that cannot.
 ERROR = re.compile(r"(?:\[rank (\d+) [^\]]*\] |(?=error: rank (\d+) on ))error: (.*)")
-PLAYED = "plays the fault"
+PLAYED = "injects the fault"
 RAN_OUT = "has run out of memory, as "  # the fault begins here: taking memory takes time
 ROWS = "a,b,label\n" + "".join(
     f"{i % 3 + 0.01 * (i % 7)},{2 - i % 3 + 0.01 * (i % 5)},k{i % 3}\n" for i in range(240))

@@ -69,7 +69,7 @@ def slow(phase):
         verdict = survived(theatre, run, f"slow {phase}", ranks,
                            sha=theatre.undisturbed(steps=STEPS))
         named = [line for _, line in run.lines if "slow" in line.lower() or "straggl" in line]
-        named = [line for line in named if "plays the fault" not in line]
+        named = [line for line in named if "injects the fault" not in line]
         right = [line for line in named if f"rank {rank}" in line and phase[:4] in line]
         verdict.culprit = bool(right)
         verdict.expect(right, f"rank {rank} is not named as slow in {phase}: {named}")

@@ -126,6 +126,9 @@ def archive(source, build, work):
     with tarfile.open(the(work / "made", "*.tar.gz")) as packed:
         packed.extractall(unpacked)
     root = the(unpacked, "lockstep-*").resolve()
+    if b"Chart.js Contributors" in (root / "libexec/lockstep").read_bytes():
+        text = (root / "share/doc/lockstep/licenses/chart.js").read_text()
+        expect("Chart.js Contributors" in text and "Permission is hereby granted" in text, text)
     check_wheel(the(work / "made", "*.whl"), root)
     needs = check_program(root, work)
     if needs["mpi"]:
@@ -145,6 +148,9 @@ def debs(source, build, work):
         for needed in (["libc6", "libfmt", "libstdc++6"] if name == "lockstep" else ["lockstep (= ", "libfmt-dev"]):
             expect(needed in depends, f"{name} depends on {depends}, not on {needed}")
         expect(f"./usr/share/doc/{name}/copyright" in held[name], f"{name} has no copyright")
+    if b"Chart.js Contributors" in (root / "usr/bin/lockstep").read_bytes():
+        text = (root / "usr/share/doc/lockstep/copyright").read_text()
+        expect("Chart.js Contributors" in text and "Permission is hereby granted" in text, text)
     expect(not held["lockstep"] & held["liblockstep-dev"], held["lockstep"] & held["liblockstep-dev"])
     for file in ("bin/lockstep", "share/zsh/vendor-completions/_lockstep", "share/man/man1/lockstep.1.gz",
                  "share/fish/vendor_completions.d/lockstep.fish", "share/bash-completion/completions/lockstep"):

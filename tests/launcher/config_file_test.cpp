@@ -57,6 +57,17 @@ TEST(ConfigFile, ConfigurationFile) {
   EXPECT_EQ(steps.options.epochs, 0);
 }
 
+TEST(ConfigFile, TruthValuesAreThoseOfTheCommandLine) {
+  for (const char* yes : {"true", "'Yes'", "ON", "enable", "\"y\"", "1"}) {
+    const TomlFile file(std::string("skip-bad-samples = ") + yes + "\n");
+    EXPECT_TRUE(parse_train_flags({"--config", file.path()}).options.skip_bad_samples) << yes;
+  }
+  for (const char* no : {"false", "'No'", "OFF", "disable", "n", "0"}) {
+    const TomlFile file(std::string("skip-bad-samples = ") + no + "\n");
+    EXPECT_FALSE(parse_train_flags({"--config", file.path()}).options.skip_bad_samples) << no;
+  }
+}
+
 TEST(ConfigFile, ConfigurationFileIsChecked) {
   const TomlFile unknown("learning-rat = 1\nmomentun = 0.5\n");
   EXPECT_THAT(flag_error({"--config", unknown.path()}), HasSubstr("unknown key learning-rat"));

@@ -183,6 +183,21 @@ TEST(Flags, TheLastOfRepeatedFlagsCounts) {
   EXPECT_TRUE(flags.force);
 }
 
+TEST(Flags, TruthValuesInEveryCase) {
+  for (const char* yes : {"true", "TRUE", "t", "yes", "Y", "on", "On", "enable", "1"})
+    EXPECT_TRUE(parse_train_flags({std::string("--force=") + yes}).force) << yes;
+  for (const char* no : {"false", "False", "F", "no", "n", "off", "OFF", "disable", "0"})
+    EXPECT_FALSE(parse_train_flags({std::string("--force=") + no}).force) << no;
+  EXPECT_THAT(flag_error({"--force=maybe"}), HasSubstr("--force is 'maybe'"));
+}
+
+TEST(Flags, LimitsAreThoseOfWhatTheFlagsAreFor) {
+  EXPECT_EQ(parse_train_flags({"--checkpoint-keep=1000000000"}).options.checkpoint.keep,
+            1000000000);
+  EXPECT_THAT(flag_error({"--data=images:x", "--image-size=4097"}), HasSubstr("from 1 to 4096"));
+  EXPECT_EQ(parse_train_flags({"--data=images:x", "--image-size=4096"}).image_size, 4096);
+}
+
 TEST(Flags, NumbersThatWouldOverflow) {
   EXPECT_THAT(flag_error({"--clip-norm=1e300"}), HasSubstr("--clip-norm is '1e300'"));
   EXPECT_THAT(flag_error({"--lr=3.5e38"}), HasSubstr("--lr is '3.5e38'"));

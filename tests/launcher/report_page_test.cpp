@@ -186,6 +186,9 @@ TEST_F(ReportPage, NeedsNoNetworkAndCarriesItsMark) {
   std::string html = page();
   EXPECT_LT(html.find(kPageMark), 1024u);
   EXPECT_THAT(html, HasSubstr("default-src 'none'"));
+  if (!kChartLibrary.empty()) {
+    EXPECT_THAT(html, AllOf(HasSubstr("Chart.js Contributors"), HasSubstr("MIT License")));
+  }
   if (!kChartLibrary.empty()) html.erase(html.find(kChartLibrary), kChartLibrary.size());
   for (const char* words : {"src=",
                             "@import",

@@ -171,8 +171,7 @@ TEST_F(Scaled, EfficiencyAndPrediction) {
   ASSERT_EQ(result_.unpredicted.size(), 1u);
   EXPECT_EQ(result_.unpredicted[0].experiment.ranks, 100);
   EXPECT_THAT(result_.unpredicted[0].reason, HasSubstr("smaller than the number of ranks, 100"));
-  EXPECT_THAT(scale_text(subject_, result_),
-              HasSubstr("strong 100 ranks cannot be predicted: batch: "));
+  EXPECT_THAT(scale_text(subject_, result_), HasSubstr("strong 100 ranks cannot be predicted: "));
   EXPECT_THAT(scale_json(subject_, result_), HasSubstr("smaller than the number of ranks, 100"));
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
 
 #include "core/data/sources.h"
+#include "launcher/settings/config_file.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/table/setting.h"
 #include "parallel/batch/run_settings.h"
@@ -25,13 +29,16 @@ TEST(SettingsTable, ASettingComesAfterThoseThatDecideWhetherItApplies) {
   }
 }
 
-/// Flags in which each of the table's conditions holds somewhere.
+/// Each of the table's conditions holds in one of them.
+std::vector<Arguments> arguments_of_runs() {
+  return {{"--model=mlp", "--data=csv:x", "--weight-decay=0.1", "--momentum=0.5"},
+          {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
+          {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"}};
+}
+
 std::vector<TrainFlags> kinds_of_runs() {
   std::vector<TrainFlags> runs;
-  for (const Arguments& arguments :
-       {Arguments{"--model=mlp", "--data=csv:x", "--weight-decay=0.1", "--momentum=0.5"},
-        Arguments{"--model=resnet18", "--data=images:x", "--lr-schedule=step"},
-        Arguments{"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"}})
+  for (const Arguments& arguments : arguments_of_runs())
     runs.push_back(parse_train_flags(arguments));
   return runs;
 }
@@ -63,6 +70,112 @@ TEST(SettingsTable, RefusesWhatIsNotAValue) {
       TrainFlags changed = run;
       EXPECT_THROW(setting.set(changed, {"(no value"}), ConfigError) << setting.name;
     }
+}
+
+/// The values of a row that its type names, and some of every kind that a type may be.
+std::vector<std::string> candidates_for(const Setting& setting) {
+  std::vector<std::string> texts;
+  for (std::size_t begin = 0; begin < setting.type.size();) {
+    const std::size_t end = std::min(setting.type.find('|', begin), setting.type.size());
+    texts.push_back(setting.type.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  for (const char* text : {"true",
+                           "1",
+                           "2",
+                           "4",
+                           "12",
+                           "0.001",
+                           "0.25",
+                           "0.5",
+                           "16MiB",
+                           "90s",
+                           "tab",
+                           "^a",
+                           "flip",
+                           "group:16",
+                           "csv:y",
+                           "images:y",
+                           "tokens:y",
+                           "glyphs",
+                           "convnet"})
+    texts.emplace_back(text);
+  return texts;
+}
+
+std::optional<TrainFlags> parsed(const Arguments& arguments) {
+  try {
+    return parse_train_flags(arguments);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+/// Flags in which `setting` has a value other than in `arguments`; nothing: none is accepted there.
+std::optional<TrainFlags> with_another_value(const Setting& setting, Arguments arguments) {
+  const auto before = setting.get(parse_train_flags(arguments));
+  arguments.emplace_back();
+  for (const std::string& text : candidates_for(setting)) {
+    arguments.back() = fmt::format("--{}={}", setting.name, text);
+    const std::optional<TrainFlags> flags = parsed(arguments);
+    if (flags && setting.get(*flags) && setting.get(*flags) != before) return flags;
+  }
+  return std::nullopt;
+}
+
+TEST(SettingsTable, EveryRowSurvivesAFile) {
+  const std::string file = ::testing::TempDir() + "lockstep_every_row.toml";
+  std::set<std::string> left;
+  for (const Setting& setting : settings_table()) {
+    if (!setting.saved) continue;
+    left.insert(setting.name);
+    for (const Arguments& arguments : arguments_of_runs()) {
+      const std::optional<TrainFlags> flags = with_another_value(setting, arguments);
+      if (!flags) continue;
+      left.erase(setting.name);
+      std::ofstream(file) << to_toml(*flags);
+      const TrainFlags again = parse_train_flags({"--config", file});
+      EXPECT_EQ(setting.get(again), setting.get(*flags)) << setting.name << " in\n"
+                                                         << to_toml(*flags);
+    }
+  }
+  std::filesystem::remove(file);
+  EXPECT_THAT(left, ::testing::IsEmpty()) << "no run accepts a value of them";
+}
+
+TEST(SettingsTable, AHyperParameterHasTheRangeOfTheChosenOptimizer) {
+  for (const std::string_view name : optimizer_names()) {
+    TrainFlags flags = parse_train_flags({fmt::format("--optimizer={}", name)});
+    Optimizer optimizer = make_optimizer(name);
+    for (const OptimizerHyperParameter& parameter : hyper_parameters(optimizer)) {
+      std::string flag(parameter.name);
+      std::ranges::replace(flag, '_', '-');
+      const Setting& setting = *find_setting(flag);
+      EXPECT_THAT(setting.help, ::testing::HasSubstr(std::string(parameter.help))) << flag;
+      if (!std::holds_alternative<float*>(parameter.value)) continue;
+      using Range = OptimizerHyperParameter::Range;
+      const auto accepts = [&](const char* text) {
+        try {
+          setting.set(flags, {text});
+          return true;
+        } catch (const ConfigError&) {
+          return false;
+        }
+      };
+      EXPECT_EQ(accepts("0"), parameter.range != Range::positive) << name << " " << flag;
+      EXPECT_EQ(accepts("1"), parameter.range != Range::below_one) << name << " " << flag;
+      EXPECT_FALSE(accepts("-1")) << name << " " << flag;
+      EXPECT_TRUE(accepts("0.5")) << name << " " << flag;
+    }
+  }
+}
+
+TEST(SettingsTable, AMessageQuotesAUsersBackticks) {
+  EXPECT_EQ(flag_of_parameter("check_replicas_every"), "--check-replicas-every");
+  keep_user_text("my `check_replicas_every` model");
+  EXPECT_EQ(flag_of_parameter("check_replicas_every"), "");
+  const ConfigError error("unknown model 'my `check_replicas_every` model', see `model`");
+  EXPECT_STREQ(error.what(), "unknown model 'my `check_replicas_every` model', see --model");
 }
 
 // What a resumed run is refused for is told by the flag that changed it.

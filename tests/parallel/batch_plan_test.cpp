@@ -50,7 +50,7 @@ TEST(BatchPlan, HugeNumbersAreRefusedNotOverflowed) {
   EXPECT_THAT(refusal_of({.global_batch = 64, .accumulation = huge}, 4).message,
               HasSubstr("accumulation"));
   EXPECT_THAT(refusal_of({.global_batch = 64, .micro_batch = huge, .accumulation = 8}, 4).message,
-              HasSubstr("micro-batch"));
+              HasSubstr("`micro_batch`"));
 }
 
 TEST(BatchPlan, FewerSamplesOrMicroBatchesThanRanks) {
@@ -87,15 +87,15 @@ TEST(TrainOptions, ValidateNamesTheSetting) {
     return "accepted";
   };
   EXPECT_EQ(message({.epochs = 1}), "accepted");
-  EXPECT_THAT(message({}), HasSubstr("length"));
-  EXPECT_THAT(message({.epochs = 1, .steps = -5}), HasSubstr("length"));
+  EXPECT_THAT(message({}), HasSubstr("`epochs`"));
+  EXPECT_THAT(message({.epochs = 1, .steps = -5}), HasSubstr("`steps` -5"));
   EXPECT_THAT(message({.epochs = 1e30}), HasSubstr("epochs"));
   TrainOptions options{.steps = 1};
   options.clip_norm = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_THAT(message(options), HasSubstr("clip-norm"));
+  EXPECT_THAT(message(options), HasSubstr("`clip_norm`"));
   options.clip_norm = 0;
   options.bucket_mb = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_THAT(message(options), HasSubstr("bucket-mb"));
+  EXPECT_THAT(message(options), HasSubstr("`bucket_mb`"));
 }
 
 TEST(BatchPlan, DefaultMicroBatchesAreEnoughForSeveralRanks) {

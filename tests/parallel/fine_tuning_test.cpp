@@ -139,11 +139,11 @@ std::string error_of(const TrainOptions& options) {
 TEST(FineTuning, PatternsThatMatchNothingOrEverythingAreRefused) {
   TrainOptions options = short_run();
   options.freeze = {"^conv1", "^layr1"};
-  EXPECT_THAT(error_of(options), HasSubstr("freeze: no parameter matches '^layr1'"));
+  EXPECT_THAT(error_of(options), HasSubstr("`freeze`: no parameter matches '^layr1'"));
   options.freeze = {"."};
   EXPECT_THAT(error_of(options), HasSubstr("nothing is left to train"));
   options.freeze = {"("};
-  EXPECT_THAT(error_of(options), HasSubstr("freeze: '(' is not a valid regular expression"));
+  EXPECT_THAT(error_of(options), HasSubstr("`freeze`: '(' is not a valid regular expression"));
 }
 
 TEST(FineTuning, RanksThatReadOtherWeightsAreNamed) {

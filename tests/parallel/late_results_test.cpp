@@ -232,7 +232,7 @@ TEST(RequireFinite, SaysWhatIsWrong) {
   EXPECT_THAT(message({.loss = 1, .grad_norm = HUGE_VAL, .step = 3}),
               HasSubstr("gradient norm of step 4 is inf"));
   EXPECT_THAT(message({.loss = 1, .grad_norm = 1, .step = 3, .after_bad = true}),
-              HasSubstr("step 4 was left out"));
+              HasSubstr("step 4 was skipped"));
 }
 
 }  // namespace

@@ -114,7 +114,8 @@ void expect_found(const Flip& flip, const char* array) {
   if (ranks() == 2) {
     EXPECT_THAT(
         outcome.error,
-        AllOf(HasSubstr("cannot be told"), HasSubstr("rank 0 ("), HasSubstr("against rank 1 (")));
+        AllOf(
+            HasSubstr("without a majority"), HasSubstr("rank 0 ("), HasSubstr("against rank 1 (")));
   } else {
     EXPECT_THAT(outcome.error, HasSubstr(fmt::format("rank {} (", flip.rank)));
     EXPECT_THAT(outcome.error,
@@ -224,10 +225,10 @@ TEST(ReplicaCheck, AResumedRunRaisesNoAlarm) {
 
 TEST(ReplicaGroups, TheLargestGroupIsRightUnlessAnotherIsAsLarge) {
   using Groups = std::vector<std::vector<int>>;
-  const auto check = [](std::vector<std::uint64_t> values, Groups groups, bool told) {
+  const auto check = [](std::vector<std::uint64_t> values, Groups groups, bool has_majority) {
     const RankGroups got = group_ranks(values);
     EXPECT_EQ(got.groups, groups);
-    EXPECT_EQ(got.told, told);
+    EXPECT_EQ(got.has_majority, has_majority);
   };
   check({5, 5, 5, 9}, {{0, 1, 2}, {3}}, true);
   check({9, 5, 5}, {{1, 2}, {0}}, true);

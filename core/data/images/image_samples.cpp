@@ -8,7 +8,6 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int kMaxSize = 4096;
 // Of ImageNet's training pixels in [0, 1], as everyone rounds them.
 constexpr float kImageNetMean[] = {0.485f, 0.456f, 0.406f};
 constexpr float kImageNetDeviation[] = {0.229f, 0.224f, 0.225f};
@@ -66,10 +65,10 @@ std::uint64_t ImageSampling::fold(std::uint64_t hash) const {
 }
 
 void check(const ImageOptions& options) {
-  LOCKSTEP_CHECK(options.size >= 1 && options.size <= kMaxSize,
+  LOCKSTEP_CHECK(options.size >= 1 && options.size <= kMaxImageSize,
                  ConfigError,
                  "images: expected a size of 1 to {} pixels, got {}",
-                 kMaxSize,
+                 kMaxImageSize,
                  options.size);
   LOCKSTEP_CHECK(options.resized_crop >= 0 && options.resized_crop <= 1,
                  ConfigError,

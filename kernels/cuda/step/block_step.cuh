@@ -8,7 +8,7 @@
 /// See Note [Small programs] in fused_small_kernels.h.
 namespace lockstep::cuda {
 
-/// What one block does of a program.
+/// One step of a block program.
 struct BlockStep {
   enum class Kind : std::int32_t {
     linear,
@@ -32,8 +32,8 @@ inline constexpr std::size_t kBlockStepSharedBytes = kSmallLinearSharedBytes > k
                                                          ? kSmallLinearSharedBytes
                                                          : kSmallLossSharedBytes;
 
-/// By all threads of one block, a multiple of 32. `accumulate`: RunState's; `shared`:
-/// kBlockStepSharedBytes.
+/// Called by all threads of one block, a multiple of 32. `accumulate`: RunState's; `shared`:
+/// kBlockStepSharedBytes of shared memory.
 __device__ inline void run_step(const BlockStep& step, bool accumulate, unsigned char* shared) {
   switch (step.kind) {
     case BlockStep::Kind::linear:

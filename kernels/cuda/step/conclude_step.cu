@@ -23,7 +23,7 @@ __global__ void conclude_step_kernel(StepSums sums,
   if (threadIdx.x == 0) *outcome = outcome_of(sums, sqrt(squares));
 }
 
-/// One multiprocessor reads as many in about the time of a launch.
+/// As many as one multiprocessor reads in about the time of a launch.
 constexpr std::int64_t kMaxSmallGradients = 65536;
 constexpr int kTeams = kBlock / kNormTeam;
 static_assert(sizeof(StepSums) + sizeof(RangeTable<FlatRange>) + 64 <= 4096,

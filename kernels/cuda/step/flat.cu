@@ -12,7 +12,7 @@
 //   - Sums of squares: squared_norms.cuh. The sums of a range's blocks are added one after another
 //     by one thread, which others feed through shared memory. Bytes an element: 4. Bound by memory;
 //     the last step by the latency of one fp64 addition for every 16 KiB of the longest range.
-//   - add: elementwise.cuh's; element by element where an address is no multiple of 16. Bytes an
+//   - add: elementwise.cuh's; element by element where an address is not a multiple of 16. Bytes an
 //     element: 12. Bound by memory.
 //   - Running statistics: a launch for as many as its arguments hold; a thread updates every
 //     kBlock-th element of a tile, 4 bytes at a time. Bytes an element: 12. Bound by the launch: a
@@ -62,7 +62,7 @@ constexpr std::int64_t kNormTile = kNormThreads / kNormTeam * kNormBlock;
 
 struct NormRange {
   std::int64_t offset, elems;
-  std::int64_t partial;  ///< number of its first block among those of all ranges
+  std::int64_t partial;  ///< index of its first block among those of all ranges
 };
 
 /// partials[b] = the sum of the squares of block b.

@@ -11,7 +11,7 @@
 namespace lockstep::cuda {
 
 void add(const Device& device, float* out, const float* a, const float* b, std::int64_t elems);
-/// False, and nothing done: more terms than a launch takes.
+/// False: there are more terms than one launch takes, and nothing was launched.
 bool sum_tree(const Device& device,
               std::span<const TreeTerm> terms,
               float* result,
@@ -24,15 +24,16 @@ void squared_norms(const Device& device,
                    void* workspace);
 std::size_t squared_norms_workspace(std::span<const FlatRange> ranges);
 void add_in_order(const Device& device, const double* values, std::int64_t count, double* result);
-/// Norms included, where gradients are few. False, and nothing done: they are not.
+/// conclude_step() with the norms computed in the same launch. False: there are too many gradients
+/// for that, and nothing was launched.
 bool conclude_small_step(const Device& device, const StepSums& sums, StepOutcome* outcome);
 /// `norms` in device memory: the squared norms of sums.tensors.
 void conclude_step(const Device& device,
                    const StepSums& sums,
                    const double* norms,
                    StepOutcome* outcome);
-/// result[i], on the host, of ranges[i]. `tiles`: hash_tiles(ranges) numbers in device memory;
-/// `host_tiles`: as many for a copy of them. Waits for the stream.
+/// result[i], in host memory: the hash of ranges[i]. `tiles`: room for hash_tiles(ranges) values in
+/// device memory; `host_tiles`: for as many in host memory. Waits for the stream.
 void hash(const Device& device,
           const float* values,
           std::span<const FlatRange> ranges,

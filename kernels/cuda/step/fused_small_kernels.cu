@@ -4,11 +4,11 @@
 #include "kernels/cuda/step/fused_small_kernels.h"
 
 // Programs of small steps in one launch of one block. Bound by latency: each step has a few rounds
-// of loads that hit the L1 or L2 cache, and a barrier behind it.
+// of loads that hit the L1 or L2 cache, and a barrier after it.
 namespace lockstep::cuda {
 namespace {
 
-/// Most that registers allow; most latency is hidden.
+/// The max that registers allow, which hides most latency.
 constexpr int kThreads = 1024;
 
 struct BlockProgram {
@@ -40,7 +40,8 @@ class BlockProgramKernel final : public Kernel {
   BlockProgramKernel(const BlockProgram& program, const Device& device)
       : program_(program), device_(device) {}
   void bind(const KernelBuffers&) override {
-    throw InternalError("joined kernels were bound before they were joined");
+    throw InternalError(
+        "fused small kernels were bound again: kernels are bound before they are fused");
   }
   void run(const RunState& state) override { launch_program(device_, program_, state); }
 

@@ -8,15 +8,15 @@
 
 // Note [Small programs]
 //
-// A launch costs the device about two microseconds, also inside a graph, before and behind whatever
-// it does. A kernel whose work one multiprocessor does in less than that is a SmallKernel: its work
-// is a plain description, a BlockStep, that one block of threads carries out. Program has the
-// backend join consecutive kernels (Backend::join); a run of SmallKernels becomes one launch of one
-// block, a block program, which takes its steps from its arguments and does them one after another
-// with a barrier behind each. A SmallKernel alone is a block program of one step: so the bits are
-// the same where kernels run one by one, to be timed or looked at.
+// A launch costs the device about two microseconds in addition to the kernel's own work, also
+// inside a graph. A kernel whose work one multiprocessor does in less than that is a SmallKernel: a
+// plain description of its work, a BlockStep, is executed by one block of threads. Program passes
+// consecutive kernels to Backend::join(); a run of SmallKernels becomes one batched launch of one
+// block, a block program, which reads its steps from its arguments and executes them in order with
+// a barrier after each. A SmallKernel alone is a block program of one step: so the bits are the
+// same where kernels run one by one, to be timed or checked.
 //
-// What is small follows from extents alone, never from ranks: see the limits in block_step.cuh.
+// Extents alone decide what is small, never ranks: see the limits in block_step.cuh.
 namespace lockstep::cuda {
 
 struct BlockStep;
@@ -24,7 +24,7 @@ struct BlockStep;
 class SmallKernel : public BoundKernel {
  public:
   using BoundKernel::BoundKernel;
-  /// Of a bound kernel.
+  /// The work of this kernel, which is bound.
   virtual BlockStep step() const = 0;
   void run(const RunState& state) final;
 };

@@ -9,7 +9,8 @@
 // Hashes of ranges of the flat space. A block takes one tile of a range, a thread four neighbouring
 // elements at a time where addresses allow; a block's sum is one number, and the host adds those of
 // a range. Addition modulo 2^64 has no order. Bytes: the values once, and 8 for 32 KiB of them.
-// Bound by memory: the four products of an element are IMAD.WIDE.U32, swaps of halves are free.
+// Bound by memory: the four multiplications of an element are IMAD.WIDE.U32, swaps of halves are
+// free.
 namespace lockstep::cuda {
 namespace {
 
@@ -17,7 +18,7 @@ constexpr std::int64_t kHashTile = kBlock * 32;
 
 struct HashRange {
   std::int64_t offset, elems;
-  std::int64_t tile;  ///< number of its first tile among those of all ranges
+  std::int64_t tile;  ///< index of its first tile among those of all ranges
 };
 
 __global__ void tile_hashes_kernel(std::uint64_t* tiles,

@@ -7,8 +7,9 @@
 
 namespace lockstep::cuda {
 
-/// The counters of a launch, an argument of its kernel: those in device memory where there are any,
-/// so that a launch that is recorded finds new ones, otherwise the values of the call.
+/// The counters of a launch, an argument of its kernel. They are read from device memory where the
+/// step has them there, so that a replayed launch reads the current ones; otherwise the argument
+/// holds the values.
 struct LaunchCounters {
   const StepCounters* place = nullptr;
   StepCounters values = {};

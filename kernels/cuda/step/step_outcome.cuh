@@ -4,11 +4,11 @@
 #include "core/exec/backend.h"
 #include "kernels/cuda/launch.cuh"
 
-/// What updates ask of the step's outcome, which lies in device memory: every thread reads the same
-/// few bytes, which the caches broadcast.
+/// How updates read the step's outcome in device memory: every thread reads the same few bytes,
+/// which the caches broadcast.
 namespace lockstep::cuda {
 
-/// Whether nothing is to be updated.
+/// Whether the update is skipped.
 __device__ inline bool forbids_updates(const StepOutcome* outcome) {
   return outcome != nullptr && outcome->bad != 0;
 }

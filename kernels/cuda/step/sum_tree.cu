@@ -16,11 +16,11 @@ constexpr std::int64_t kTile = 4096;
 constexpr std::size_t kSharedBytes = std::size_t{48} << 10;
 
 /// An argument of the kernel. Devices take 32,764 bytes of those.
-template <int most>
+template <int max>
 struct TermTable {
-  static constexpr int kMax = most;
-  const float* values[most];
-  std::uint8_t merges[most];
+  static constexpr int kMax = max;
+  const float* values[max];
+  std::uint8_t merges[max];
   int count = 0;
 };
 using FewTerms = TermTable<32>;
@@ -61,14 +61,14 @@ __global__ void sum_tree_kernel(const __grid_constant__ Table terms,
                    });
 }
 
-/// Most sums below the top at once.
+/// Max count of sums below the top at once.
 int depth_below(std::span<const TreeTerm> terms) {
-  int below = 0, most = 0;
+  int below = 0, depth = 0;
   for (std::size_t t = 1; t < terms.size(); ++t) {
-    most = std::max(most, ++below);
+    depth = std::max(depth, ++below);
     below -= terms[t].merges;
   }
-  return most;
+  return depth;
 }
 
 template <typename Table>

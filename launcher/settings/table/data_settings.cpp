@@ -139,7 +139,7 @@ void add_data_settings(std::vector<Setting>& table) {
              LOCKSTEP_AT(image_size),
              1,
              "images and packed: side of the input images, in pixels",
-             std::numeric_limits<int>::max())
+             data::kMaxImageSize)
       .when({"data",
              [](const TrainFlags& flags, std::string_view) {
                return has_image_files(flags.data) || flags.placeholder;

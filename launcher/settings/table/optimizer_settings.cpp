@@ -32,7 +32,7 @@ using HyperParameter = OptimizerHyperParameter;
 
 /// A hyper-parameter, and the optimizers that have it with what each says of it.
 struct HyperParameterRow {
-  HyperParameter of_first;
+  HyperParameter of_first;  ///< for name and kind; each optimizer has a range of its own
   std::vector<std::string_view> owners = {};
   std::vector<std::string> helps = {};
   std::string fallback = {};
@@ -73,6 +73,8 @@ std::vector<HyperParameterRow> hyper_parameter_rows() {
           rows, [&](const HyperParameterRow& r) { return r.of_first.name == parameter.name; });
       if (row == rows.end())
         row = rows.insert(row, {parameter, {}, {}, fallback_of(optimizer, parameter.name)});
+      else if (row->fallback != fallback_of(optimizer, parameter.name))
+        row->fallback = kByModel;
       row->owners.push_back(owner);
       row->helps.emplace_back(parameter.help);
     }
@@ -84,10 +86,18 @@ std::string help_of(const HyperParameterRow& row) {
   const bool of_all = row.owners.size() == optimizer_names().size();
   if (of_all && std::ranges::count(row.helps, row.helps[0]) == std::ssize(row.helps))
     return row.helps[0];
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < row.owners.size(); ++i)
-    parts.push_back(fmt::format("{}: {}", row.owners[i], row.helps[i]));
-  return fmt::format("{}", fmt::join(parts, "; "));
+  std::vector<std::pair<std::string, std::string>> parts;  // owners, help
+  for (std::size_t i = 0; i < row.owners.size(); ++i) {
+    const auto same = std::ranges::find(parts, row.helps[i], &decltype(parts)::value_type::second);
+    if (same == parts.end())
+      parts.emplace_back(row.owners[i], row.helps[i]);
+    else
+      same->first += fmt::format(", {}", row.owners[i]);
+  }
+  std::string text;
+  for (const auto& [owners, help] : parts)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", owners, help);
+  return text;
 }
 
 std::pair<double, double> range_of(HyperParameter::Range range) {
@@ -101,19 +111,18 @@ void add_hyper_parameter(SettingRows& rows, const HyperParameterRow& row) {
   std::string flag = name;
   std::ranges::replace(flag, '_', '-');
   const bool is_number = std::holds_alternative<float*>(row.of_first.value);
-  const auto [min, max] = range_of(row.of_first.range);
   Setting& setting = rows.custom(
       flag,
       is_number ? "X" : "",
       help_of(row),
-      [name, is_number, flag, check = real_number("--" + flag, min, max)](TrainFlags& flags,
-                                                                          const std::string& text) {
+      [name, is_number, flag](TrainFlags& flags, const std::string& text) {
         const HyperParameter parameter = *find(flags.options.optimizer, name);
         if (!is_number) {
           *std::get<bool*>(parameter.value) = to_bool("--" + flag, text);
           return;
         }
-        check(text);
+        const auto [min, max] = range_of(parameter.range);
+        real_number("--" + flag, min, max)(text);
         *std::get<float*>(parameter.value) = float(to_real_number(text));
       },
       [name](const TrainFlags& flags) -> std::optional<std::string> {

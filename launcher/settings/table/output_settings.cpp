@@ -90,7 +90,7 @@ void add_intervals(SettingRows rows) {
       LOCKSTEP_AT(options.checkpoint.keep),
       1,
       "newest checkpoints that are kept, in addition to the one of the lowest validation loss",
-      1 << 20);
+      std::numeric_limits<int>::max());
 }
 
 void add_output(SettingRows rows) {

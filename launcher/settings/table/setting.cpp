@@ -2,6 +2,8 @@
 #include "launcher/settings/table/setting.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "core/base/error.h"
 
@@ -13,7 +15,32 @@ const Setting* find_setting(std::string_view name) {
   return found == table.end() ? nullptr : &*found;
 }
 
+namespace {
+
+/// Names that a user has written in backticks. Messages are made on every thread.
+struct UserNames {
+  std::mutex mutex;
+  std::set<std::string, std::less<>> names;
+};
+UserNames& user_names() {
+  static UserNames names;
+  return names;
+}
+
+}  // namespace
+
+void keep_user_text(std::string_view text) {
+  const std::vector<std::string> names = parameters_in(text);
+  if (names.empty()) return;
+  const std::scoped_lock lock(user_names().mutex);
+  user_names().names.insert(names.begin(), names.end());
+}
+
 std::string flag_of_parameter(std::string_view parameter) {
+  {
+    const std::scoped_lock lock(user_names().mutex);
+    if (user_names().names.contains(parameter)) return {};
+  }
   std::string name(parameter);
   std::ranges::replace(name, '_', '-');
   return find_setting(name) == nullptr ? std::string() : "--" + name;
