@@ -78,7 +78,7 @@ HyperParameters hyper_parameters(const TrainFlags& flags) {
                                            "dropout",
                                            "clip-norm",
                                            "seed"};
-  const std::vector<TomlEntry> entries = read_toml(to_toml(flags));
+  const std::vector<TomlEntry> entries = read_toml(to_toml(flags), "config.toml");
   HyperParameters result;
   const auto add = [&](std::string_view name, bool is_number) {
     HyperParameter& parameter =
