@@ -21,7 +21,6 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
-#include "parallel/batch/batch_plan.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/stop_signals.h"
 
@@ -174,7 +173,7 @@ void RunOutput::print_start() {
     console_.line(fmt::format("           and {} more", format_count(double(more))));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
-  console_.line(fmt::format("batch      {}", plan_batch(options, job_.size()).to_string()));
+  console_.line(fmt::format("batch      {}", start_.plan.batch.to_string()));
   if (!start_.micro_batch_note.empty()) console_.line("           " + start_.micro_batch_note);
   console_.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));

@@ -35,7 +35,9 @@ void warm_up_collectives(RankContext& context,
 /// those communicators had taken, and the training's own will take again; what the library keeps is
 /// gone from the device's free memory. On a device with little memory, with less of it; where ranks
 /// have different options, not at all. Collective. Throws EnvironmentError as
-/// warm_up_collectives(), ConfigError as plan_batch().
-std::uint64_t bytes_of_collectives(RankContext& context, const TrainOptions& options);
+/// warm_up_collectives().
+std::uint64_t bytes_of_collectives(RankContext& context,
+                                   const TrainOptions& options,
+                                   const BatchPlan& batch);
 
 }  // namespace lockstep
