@@ -9,6 +9,7 @@
 
 #include "core/base/env.h"
 #include "core/base/number_format.h"
+#include "core/exec/gather_records.h"
 #include "launcher/advice/memory_consumers.h"
 #include "launcher/advice/memory_format.h"
 #include "parallel/replica/communicator_warmup.h"
@@ -88,8 +89,10 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
     : context_(context),
       request_(std::move(request)),
       model_(std::move(model)),
-      headrooms_(gather_memory_headroom(context, bytes_of_collectives(context, request_.options))) {
-}
+      headrooms_(gather_memory_headroom(
+          context,
+          bytes_of_collectives(
+              context, request_.options, plan_batch(request_.options, request_.ranks)))) {}
 
 MemoryTarget TrainingMemory::headroom_target() const {
   const MemoryHeadroom& least = *std::ranges::min_element(
@@ -134,8 +137,7 @@ MemoryPlan TrainingMemory::require_headroom() const {
     over_limit = std::current_exception();
     own.over_limit = 1;
   }
-  std::vector<NeedCard> cards(headrooms_.size());
-  context_.host_communicator().all_gather(&own, cards.data(), sizeof own);
+  const std::vector<NeedCard> cards = gather_records(context_.host_communicator(), own);
   if (over_limit) std::rethrow_exception(over_limit);
   std::vector<std::uint64_t> needs;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {

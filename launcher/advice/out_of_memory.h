@@ -17,7 +17,7 @@ namespace lockstep {
 class TrainingMemory {
  public:
   /// Asks every rank what it has room for: collective, before anything is reserved. `context`
-  /// must outlive this.
+  /// must outlive this. Throws ConfigError as plan_batch().
   TrainingMemory(RankContext& context, PlanRequest request, std::string model);
 
   /// What the request left open.

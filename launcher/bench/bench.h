@@ -28,7 +28,4 @@ int run_bench(const TrainFlags& flags,
               bool quiet,
               const std::function<void(Job&)>& body);
 
-/// Every rank's `own`, in rank order. Collective.
-std::vector<double> gather_over_ranks(Communicator& communicator, double own);
-
 }  // namespace lockstep

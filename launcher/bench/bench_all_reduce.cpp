@@ -6,6 +6,7 @@
 #include "core/base/median.h"
 #include "core/base/number_format.h"
 #include "core/exec/backend.h"
+#include "core/exec/gather_records.h"
 #include "core/host/cores.h"
 #include "launcher/bench/bench.h"
 #include "launcher/settings/flag_values.h"
@@ -165,7 +166,7 @@ class TimedExchange {
       wrong += sums[std::size_t(i)] != expected;
     }
     double all = 0;
-    for (const double own : gather_over_ranks(job_.host_communicator(), double(wrong))) all += own;
+    for (const double own : gather_records(job_.host_communicator(), double(wrong))) all += own;
     return std::int64_t(all);
   }
 
@@ -175,7 +176,7 @@ class TimedExchange {
     const auto begin = Clock::now();
     for (int i = 0; i < repeats; ++i) once();
     const double own = std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
-    return std::ranges::max(gather_over_ranks(job_.host_communicator(), own));
+    return std::ranges::max(gather_records(job_.host_communicator(), own));
   }
 
   Job& job_;

@@ -84,12 +84,6 @@ int run_bench(const TrainFlags& flags,
       flags.watch);
 }
 
-std::vector<double> gather_over_ranks(Communicator& communicator, double own) {
-  std::vector<double> all(std::size_t(communicator.size()));
-  communicator.all_gather(&own, all.data(), sizeof own);
-  return all;
-}
-
 int bench_command(const std::vector<std::string>& arguments) {
   env();
   if (arguments.empty())

@@ -5,6 +5,7 @@
 
 #include "core/base/median.h"
 #include "core/data/loader.h"
+#include "core/exec/gather_records.h"
 #include "launcher/bench/bench.h"
 #include "launcher/plan/plan_request.h"
 #include "launcher/settings/command_line.h"
@@ -88,6 +89,7 @@ MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& requ
                   request.loss,
                   request.data.train->spec(),
                   options,
+                  measured.batch,
                   tail_sizes(measured.batch, size, 0));
   const Schedule schedule = replica.schedule(batch);
   const std::int64_t steps = flags.warmup + flags.steps;
@@ -117,7 +119,7 @@ double peak_flops(Job& job, Precision precision) {
   const bool bf16 = precision == Precision::bf16 && peaks.bf16_flops > 0;
   double sum = 0;
   for (const double own :
-       gather_over_ranks(job.host_communicator(), bf16 ? peaks.bf16_flops : peaks.fp32_flops))
+       gather_records(job.host_communicator(), bf16 ? peaks.bf16_flops : peaks.fp32_flops))
     sum += own;
   return sum;
 }

@@ -14,12 +14,14 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "parallel/comm/collective_strings.h"
 #include "parallel/session/job.h"
 #include "parallel/session/rank_discovery.h"
 
@@ -58,27 +60,13 @@ void declare(CLI::App& app, DoctorFlags& flags) {
 void find_place(Communicator& ranks,
                 doctor::Environment& environment,
                 const doctor::GpuFacts& facts) {
-  const doctor::Place own = place_of(environment, facts);
-  std::vector<doctor::Place> places(std::size_t(ranks.size()));
-  ranks.all_gather(&own, places.data(), sizeof own);
-  resolve(environment, places, ranks.rank());
+  resolve(environment, gather_records(ranks, place_of(environment, facts)), ranks.rank());
 }
 
 std::vector<doctor::RankReport> gather_reports(Communicator& ranks, const doctor::RankReport& own) {
-  const std::string message = to_message(own);
-  const std::size_t bytes = message.size();
-  std::vector<std::size_t> sizes(std::size_t(ranks.size()));
-  ranks.all_gather(&bytes, sizes.data(), sizeof bytes);
-  std::size_t total = 0;
-  for (const std::size_t size : sizes) total += size;
-  std::string all(total, ' ');
-  ranks.all_gather_v(message.data(), all.data(), sizes);
   std::vector<doctor::RankReport> reports;
-  std::size_t offset = 0;
-  for (const std::size_t size : sizes) {
-    reports.push_back(doctor::from_message(all.substr(offset, size)));
-    offset += size;
-  }
+  for (const std::string& message : gather_strings(ranks, to_message(own)))
+    reports.push_back(doctor::from_message(message));
   return reports;
 }
 

@@ -23,12 +23,8 @@ struct EvaluateFlags {
 
 /// Cuts the batch so that each of `ranks` has a part, where that of training has too few.
 void make_batch_for(TrainOptions& options, int ranks) {
-  try {
-    (void)plan_batch(options, ranks);
-    return;
-  } catch (const ConfigError&) {
-    // The batch is none of an evaluation's: any will do.
-  }
+  if (try_plan_batch(options, ranks)) return;
+  // The batch is none of an evaluation's: any will do.
   if (options.micro_batch == 0) options.micro_batch = default_micro_batch(options.global_batch);
   options.global_batch = options.micro_batch * ranks;
   options.shards = ranks > kDefaultShards ? ranks : 0;

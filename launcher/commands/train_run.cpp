@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/commands/train_run.h"
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/error.h"
@@ -20,8 +19,9 @@
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/other_settings.h"
-#include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
+#include "parallel/comm/collective_strings.h"
+#include "parallel/comm/error_serialization.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/shared_folder.h"
 #include "parallel/session/stop_signals.h"
@@ -30,35 +30,20 @@
 namespace lockstep {
 namespace {
 
-/// What all ranks learn from rank 0: a text, or the error it met instead.
-struct Notice {
-  int exit_code = 0;
-  char text[4096] = {};
-  char hint[512] = {};
-};
-
-void fill(char* to, std::size_t capacity, const std::string& text) {
-  std::memcpy(to, text.data(), std::min(text.size(), capacity - 1));
-}
-
 /// Creates the folder on rank 0 and returns its path everywhere. Where rank 0 fails, every rank
 /// throws the same error.
 std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<RunFolder>& folder) {
-  Notice notice;
+  std::string error;
   if (job.rank() == 0) {
     try {
       folder = std::make_unique<RunFolder>(flags.out, existing_folder(flags));
-      fill(notice.text, sizeof notice.text, folder->path());
     } catch (...) {
-      const ErrorReport report = describe(std::current_exception());
-      notice.exit_code = report.exit_code;
-      fill(notice.text, sizeof notice.text, report.message);
-      fill(notice.hint, sizeof notice.hint, report.hint);
+      error = serialized_error_text(serialize_error(std::current_exception()));
     }
   }
-  job.host_communicator().broadcast(&notice, sizeof notice, 0);
-  if (notice.exit_code != 0) throw Error(notice.text, notice.hint, ExitCode(notice.exit_code));
-  return notice.text;
+  error = broadcast_string(job.host_communicator(), error);
+  if (!error.empty()) throw_serialized_error(nlohmann::json::parse(error));
+  return broadcast_string(job.host_communicator(), folder ? folder->path() : std::string());
 }
 
 /// Elements. Throws what the model has against the data's shape, and patterns that freeze nothing.
@@ -186,10 +171,10 @@ int run_training(Job& job, const TrainRequest& asked) {
   const bool on_host = job.backend().memory().pool.empty();
   const PlanRequest request = request_for(flags, open_data(flags), job.size(), on_host);
   const ParameterCount parameters = count_parameters(request);
-  plan_batch(flags.options, job.size());  // before a folder is made
   validate(flags.options);
 
   agree_on_measuring(job, flags, *request.data.train);
+  // Refuses a batch that cannot be planned before a folder is made.
   TrainingMemory memory(job, request, flags.model.name);
   try {
     return train_in_folder(job, settings, {request, parameters, memory});

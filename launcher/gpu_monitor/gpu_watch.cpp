@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "core/base/signal_masked_thread.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "launcher/gpu_monitor/nvml.h"
 #include "parallel/monitor/train_records.h"
@@ -164,10 +165,7 @@ GpuUse GpuWatch::stop() {
 }
 
 std::vector<GpuUse> gather_gpu_use(Communicator& communicator, const GpuUse& own) {
-  static_assert(std::is_trivially_copyable_v<GpuUse>);
-  std::vector<GpuUse> all(std::size_t(communicator.size()));
-  communicator.all_gather(&own, all.data(), sizeof own);
-  return all;
+  return gather_records(communicator, own);
 }
 
 }  // namespace lockstep

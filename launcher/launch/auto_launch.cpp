@@ -21,18 +21,10 @@
 namespace lockstep {
 int choose_ranks(const TrainFlags& flags, int devices) {
   if (flags.ranks > 0) return plan_batch(flags.options, flags.ranks).ranks;
-  for (int ranks = devices; ranks > 1; --ranks) {
-    try {
-      return plan_batch(flags.options, ranks).ranks;
-    } catch (const ConfigError&) {
-      // Fewer ranks may fit: fewer than the shards, or a multiple of a batch-norm group's.
-    }
-  }
-  try {
-    return plan_batch(flags.options, 1).ranks;
-  } catch (const ConfigError&) {
-    return plan_batch(flags.options, devices).ranks;
-  }
+  // Fewer ranks may fit: fewer than the shards, or a multiple of a batch-norm group's.
+  for (int ranks = devices; ranks >= 1; --ranks)
+    if (try_plan_batch(flags.options, ranks)) return ranks;
+  return plan_batch(flags.options, devices).ranks;  // says why
 }
 
 void check_launched_ranks(const TrainFlags& flags, int ranks) {
@@ -77,11 +69,8 @@ std::string format_idle_devices(const TrainFlags& flags, int ranks, int devices,
   TrainOptions options = flags.options;
   options.micro_batch = std::max<std::int64_t>(1, options.global_batch / devices);
   options.accumulation = options.shards = 0;
-  try {
-    (void)plan_batch(options, devices);
-  } catch (const ConfigError&) {
+  if (!try_plan_batch(options, devices))
     return fmt::format("{} (--global-batch, --micro-batch and --shards decide it)", idle);
-  }
   return fmt::format("{} (--micro-batch {}{} uses all)",
                      idle,
                      options.micro_batch,

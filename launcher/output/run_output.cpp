@@ -21,7 +21,6 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
-#include "parallel/batch/batch_plan.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/stop_signals.h"
 
@@ -77,7 +76,7 @@ HyperParameters hyper_parameters(const TrainFlags& flags) {
                                            "dropout",
                                            "clip-norm",
                                            "seed"};
-  const std::vector<TomlEntry> entries = read_toml(to_toml(flags));
+  const std::vector<TomlEntry> entries = read_toml(to_toml(flags), "config.toml");
   HyperParameters result;
   const auto add = [&](std::string_view name, bool is_number) {
     HyperParameter& parameter =
@@ -173,7 +172,7 @@ void RunOutput::print_start() {
     console_.line(fmt::format("           and {} more", format_count(double(more))));
   if (start_.data.validation)
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
-  console_.line(fmt::format("batch      {}", plan_batch(options, job_.size()).to_string()));
+  console_.line(fmt::format("batch      {}", start_.plan.batch.to_string()));
   if (!start_.micro_batch_note.empty()) console_.line("           " + start_.micro_batch_note);
   console_.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));

@@ -88,11 +88,8 @@ RankShare weak_share(const PlanRequest& request,
   options.micro_batch = batch.micro_batch;
   options.global_batch = std::llround(last.samples) * ranks;
   options.shards = int((std::int64_t(batch.shards) * ranks - 1) / request.ranks + 1);
-  try {
-    return share_of(options, ranks, ranks_per_host);
-  } catch (const ConfigError&) {
-    return {ranks, last.samples, last.subtrees};  // no whole batch-norm groups
-  }
+  const RankShare no_whole_groups{ranks, last.samples, last.subtrees};
+  return try_share_of(options, ranks, ranks_per_host).value_or(no_whole_groups);
 }
 
 void add_rows(const PlanRequest& request,
@@ -105,13 +102,11 @@ void add_rows(const PlanRequest& request,
   const int per_host = model.machine.network.ranks_per_host;
   const double weak_alone = cost({1, last.samples, 1}).step_s();
   for (const int ranks : counts_up_to(request.ranks)) {
+    const auto share = try_share_of(request.options, ranks, per_host);
+    if (!share) continue;  // no whole batch-norm groups
     ForecastRow row;
     row.ranks = ranks;
-    try {
-      row.share = share_of(request.options, ranks, per_host);
-    } catch (const ConfigError&) {
-      continue;  // no whole batch-norm groups
-    }
+    row.share = *share;
     row.strong = cost(row.share);
     row.weak =
         ranks == request.ranks ? row.strong : cost(weak_share(request, last, ranks, per_host));

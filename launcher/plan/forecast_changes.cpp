@@ -7,7 +7,6 @@
 #include <iterator>
 #include <utility>
 
-#include "core/base/error.h"
 #include "parallel/batch/batch_plan.h"
 
 namespace lockstep {
@@ -24,7 +23,8 @@ class ChangeSearch {
     options_.micro_batch = batch.micro_batch;  // which a larger batch keeps
     options_.accumulation = 0;
     micro_batches_ = batch.micro_batches;
-    rate_ = samples_per_s(options_, predicted(model, options_));
+    const RankShare share = share_of(options_, request.ranks, model.machine.network.ranks_per_host);
+    rate_ = samples_per_s(options_, predict(model.work, model.machine, model.parameters, share));
   }
 
   std::vector<ForecastChange> all() const {
@@ -44,12 +44,6 @@ class ChangeSearch {
  private:
   using Found = std::optional<ForecastChange>;
 
-  RankShare share(const ForecastModel& model, const TrainOptions& options) const {
-    return share_of(options, request_.ranks, model.machine.network.ranks_per_host);
-  }
-  StepCost predicted(const ForecastModel& model, const TrainOptions& options) const {
-    return predict(model.work, model.machine, model.parameters, share(model, options));
-  }
   static double samples_per_s(const TrainOptions& options, const StepCost& cost) {
     return double(options.global_batch) / cost.step_s();
   }
@@ -59,16 +53,14 @@ class ChangeSearch {
                const TrainOptions& options,
                std::string flags,
                std::string price = {}) const {
-    try {
-      const RankShare changed = share(model, options);
-      ForecastChange result{.flags = std::move(flags), .price = std::move(price)};
-      result.cost = predict(model.work, model.machine, model.parameters, changed);
-      result.efficiency = strong_efficiency(model, changed, double(options.global_batch));
-      result.speedup = samples_per_s(options, result.cost) / rate_;
-      return result;
-    } catch (const ConfigError&) {
-      return std::nullopt;
-    }
+    const int per_host = model.machine.network.ranks_per_host;
+    const auto share = try_share_of(options, request_.ranks, per_host);
+    if (!share) return std::nullopt;
+    ForecastChange result{.flags = std::move(flags), .price = std::move(price)};
+    result.cost = predict(model.work, model.machine, model.parameters, *share);
+    result.efficiency = strong_efficiency(model, *share, double(options.global_batch));
+    result.speedup = samples_per_s(options, result.cost) / rate_;
+    return result;
   }
 
   static void keep_faster(Found& best, Found other) {

@@ -24,23 +24,11 @@ constexpr std::string_view kNetworkKeys[] = {"ranks_per_host",
 constexpr std::string_view kNetworkNames[] = {"nvlink", "ib", "ethernet"};
 constexpr std::uintmax_t kMaxNetworkBytes = 64 * 1024;
 
-std::vector<TomlEntry> entries_of(const std::string& text, const std::string& name) {
-  try {
-    return read_toml(text);
-  } catch (const ConfigError& error) {
-    std::string what = error.what();
-    // The reader speaks of the file that it usually reads.
-    if (const std::size_t end = what.find("line "); end != std::string::npos)
-      what = what.substr(end);
-    throw ConfigError(fmt::format("--network {}: {}", name, what), error.hint());
-  }
-}
-
 /// The numbers of a network's file.
 class Numbers {
  public:
   Numbers(const std::string& text, const std::string& name) : name_(name) {
-    for (const TomlEntry& entry : entries_of(text, name)) {
+    for (const TomlEntry& entry : read_toml(text, "--network " + name)) {
       if (std::ranges::find(kNetworkKeys, entry.key) == std::end(kNetworkKeys)) {
         const std::string best = nearest(entry.key, kNetworkKeys);
         throw ConfigError(fmt::format("--network {}: unknown key '{}'", name, entry.key),

@@ -173,7 +173,7 @@ Summary summary_of(const json& object) {
 }
 
 void read_config(RunRecord& run, const std::string& text) {
-  const std::vector<TomlEntry> entries = read_toml(text);
+  const std::vector<TomlEntry> entries = read_toml(text, "config.toml");
   for (std::size_t i = 0; i < std::min(entries.size(), kMaxSettings); ++i)
     run.config.push_back({entries[i].key, fmt::format("{}", fmt::join(entries[i].values, ", "))});
   note_skipped(run, "config.toml", entries.size() - run.config.size());

@@ -72,7 +72,7 @@ std::string read_config_file(const std::string& file,
                              ConfigSource source,
                              const CLI::App& app,
                              GivenSettings& given) {
-  std::vector<TomlEntry> entries = read_toml(text_of(file));
+  std::vector<TomlEntry> entries = read_toml(text_of(file), "--config " + file);
   const std::string folder = take_working_folder(entries);
   std::string data;
   for (TomlEntry& entry : entries) {

@@ -27,7 +27,7 @@ using Keys = std::vector<std::string>;
 
 /// Flag and value, as a configuration file has them.
 Settings settings_of(const std::string& toml) {
-  std::vector<TomlEntry> entries = read_toml(toml);
+  std::vector<TomlEntry> entries = read_toml(toml, "config.toml");
   const std::string folder = take_working_folder(entries);
   Settings settings;
   for (const TomlEntry& entry : entries)

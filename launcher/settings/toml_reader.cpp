@@ -25,7 +25,7 @@ bool is_bare(char c) {
 
 class TomlReader {
  public:
-  explicit TomlReader(std::string_view text) : rest_(text) {
+  TomlReader(std::string_view text, std::string_view file) : rest_(text), file_(file) {
     if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);
   }
 
@@ -55,19 +55,20 @@ class TomlReader {
     if (!take('=')) fail(fmt::format("expected '=' after {}", entry.key));
     skip_blanks();
     if (!take('[')) {
-      entry.values.push_back(read_text("a value"));
+      entry.values.push_back(read_text(fmt::format("a value for {}", entry.key)));
       return entry;
     }
     for (skip_lines(); !take(']'); skip_lines()) {
-      entry.values.push_back(read_text("a value or ]"));
+      entry.values.push_back(read_text(fmt::format("a value or ']' in the list of {}", entry.key)));
       skip_lines();
-      if (!take(',') && !rest_.starts_with(']')) fail("expected ',' or ']' in a list");
+      if (!take(',') && !rest_.starts_with(']'))
+        fail(fmt::format("expected ',' or ']' in the list of {}", entry.key));
     }
     if (entry.values.empty()) fail(fmt::format("the list of {} is empty", entry.key));
     return entry;
   }
 
-  std::string read_text(const char* what) {
+  std::string read_text(const std::string& what) {
     if (take('\'')) return read_literal();
     if (take('"')) return read_basic();
     const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_bare);
@@ -144,18 +145,20 @@ class TomlReader {
     }
   }
 
-  std::string place() const { return fmt::format("--config file, line {}: ", line_); }
+  std::string place() const { return fmt::format("{}, line {}: ", file_, line_); }
   [[noreturn]] void fail(const std::string& message) {
     throw ConfigError(place() + message, "lines have the form: key = value, without the dashes");
   }
 
-  std::string_view rest_;
+  std::string_view rest_, file_;
   int line_ = 1;
 };
 
 }  // namespace
 
-std::vector<TomlEntry> read_toml(std::string_view text) { return TomlReader(text).read(); }
+std::vector<TomlEntry> read_toml(std::string_view text, std::string_view file) {
+  return TomlReader(text, file).read();
+}
 
 std::string toml_string(std::string_view text) {
   const bool literal =

@@ -15,8 +15,10 @@ struct TomlEntry {
 
 /// Reads the part of TOML that flags need: `key = value` with strings (basic and literal), numbers,
 /// booleans and lists, and comments. Words without quotes count as strings.
-/// Throws ConfigError naming the line: anything else, such as a [section], and repeated keys.
-std::vector<TomlEntry> read_toml(std::string_view text);
+/// Bytes that are not UTF-8 are kept, as paths may have them; so is the text of numbers.
+/// Throws ConfigError naming `file`, as "--config FILE", and the line: anything else, such as a
+/// [section], and repeated keys.
+std::vector<TomlEntry> read_toml(std::string_view text, std::string_view file);
 
 /// `text` as a string that read_toml() and every other reader of TOML gives back unchanged.
 std::string toml_string(std::string_view text);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "core/base/error.h"
 #include "parallel/batch/schedule.h"
@@ -10,33 +11,38 @@
 namespace lockstep {
 namespace {
 
-void check_signs(const TrainOptions& o) {
-  LOCKSTEP_CHECK(o.global_batch >= 1,
-                 ConfigError,
-                 "`global_batch` must be at least 1, got {}",
-                 o.global_batch);
-  LOCKSTEP_CHECK(
-      o.micro_batch >= 0, ConfigError, "`micro_batch` must be at least 1, got {}", o.micro_batch);
-  LOCKSTEP_CHECK(o.accumulation >= 0,
-                 ConfigError,
-                 "`accumulation` must be at least 1, got {}",
-                 o.accumulation);
-  LOCKSTEP_CHECK(o.shards >= 0, ConfigError, "`shards` must be at least 1, got {}", o.shards);
+/// Why there is no plan; nothing: there is one.
+using Problem = std::optional<ConfigError>;
+
+Problem at_least(std::int64_t least, const char* name, std::int64_t value) {
+  if (value >= least) return std::nullopt;
+  return ConfigError(fmt::format("`{}` must be at least 1, got {}", name, value));
 }
 
-std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
-  LOCKSTEP_CHECK(o.accumulation <= o.global_batch / ranks,
-                 ConfigError,
-                 "`accumulation` {} on {} ranks is more than `global_batch` {} holds",
-                 o.accumulation,
-                 ranks,
-                 o.global_batch);
-  if (o.accumulation == 0)
-    return o.micro_batch > 0 ? o.micro_batch : default_micro_batch(o.global_batch);
+Problem check_signs(const TrainOptions& o) {
+  if (auto problem = at_least(1, "global_batch", o.global_batch)) return problem;
+  if (auto problem = at_least(0, "micro_batch", o.micro_batch)) return problem;
+  if (auto problem = at_least(0, "accumulation", o.accumulation)) return problem;
+  return at_least(0, "shards", o.shards);
+}
+
+Problem derive_micro_batch(const TrainOptions& o, BatchPlan& plan) {
+  const int ranks = plan.ranks;
+  if (o.micro_batch > o.global_batch)
+    return ConfigError(fmt::format(
+        "`micro_batch` {} is larger than `global_batch` {}", o.micro_batch, o.global_batch));
+  if (o.accumulation > o.global_batch / ranks)
+    return ConfigError(
+        fmt::format("`accumulation` {} on {} ranks is more than `global_batch` {} holds",
+                    o.accumulation,
+                    ranks,
+                    o.global_batch));
+  plan.micro_batch = o.micro_batch > 0 ? o.micro_batch : default_micro_batch(o.global_batch);
+  if (o.accumulation == 0) return std::nullopt;
   const std::int64_t parts = o.accumulation * ranks;
   if (o.micro_batch > 0) {
     if (o.micro_batch * parts != o.global_batch)
-      throw ConfigError(
+      return ConfigError(
           fmt::format(
               "`micro_batch` {} x `accumulation` {} x {} ranks = {}, but `global_batch` is {}",
               o.micro_batch,
@@ -45,39 +51,40 @@ std::int64_t derive_micro_batch(const TrainOptions& o, int ranks) {
               o.micro_batch * parts,
               o.global_batch),
           "give two of the three and the third follows");
-    return o.micro_batch;
+    return std::nullopt;
   }
   if (o.global_batch % parts != 0)
-    throw ConfigError(fmt::format("`global_batch` {} does not divide into `accumulation` {} x {} "
-                                  "ranks",
-                                  o.global_batch,
-                                  o.accumulation,
-                                  ranks),
-                      fmt::format("`global_batch` {} would",
-                                  std::max<std::int64_t>(1, o.global_batch / parts) * parts));
-  return o.global_batch / parts;
+    return ConfigError(fmt::format("`global_batch` {} does not divide into `accumulation` {} x {} "
+                                   "ranks",
+                                   o.global_batch,
+                                   o.accumulation,
+                                   ranks),
+                       fmt::format("`global_batch` {} would",
+                                   std::max<std::int64_t>(1, o.global_batch / parts) * parts));
+  plan.micro_batch = o.global_batch / parts;
+  return std::nullopt;
 }
 
-void form_groups(const TrainOptions& o, BatchPlan& plan) {
-  if (o.batch_norm.kind == BatchNormPolicy::Kind::local) return;
+Problem form_groups(const TrainOptions& o, BatchPlan& plan) {
+  if (o.batch_norm.kind == BatchNormPolicy::Kind::local) return std::nullopt;
   if (o.batch_norm.kind == BatchNormPolicy::Kind::sync) {
     plan.cluster = plan.ranks;
-    return;
+    return std::nullopt;
   }
   const std::int64_t group = o.batch_norm.group, micro = plan.micro_batch;
   if (group <= micro) {
     if (micro % group != 0)
-      throw ConfigError(
+      return ConfigError(
           fmt::format(
               "`batch_norm`: groups of {} samples do not divide a micro-batch of {}", group, micro),
           fmt::format("`micro_batch` {} would hold whole groups",
                       (micro + group - 1) / group * group));
     plan.group_size = group == micro ? 0 : group;
-    return;
+    return std::nullopt;
   }
   const std::int64_t cluster = group / micro;
   if (group % micro != 0 || plan.ranks % cluster != 0)
-    throw ConfigError(
+    return ConfigError(
         fmt::format(
             "`batch_norm`: a group of {} samples needs {} ranks with micro-batches of {} each, "
             "and the number of ranks, {}, to be a multiple of that",
@@ -90,16 +97,17 @@ void form_groups(const TrainOptions& o, BatchPlan& plan) {
             ? fmt::format("`micro_batch` {} forms the group on every number of ranks", group)
             : fmt::format("`batch_norm` group:{}, or a larger `global_batch`", micro));
   plan.cluster = int(cluster);
+  return std::nullopt;
 }
 
-void check_ranks(const BatchPlan& plan, bool default_shards) {
+Problem check_ranks(const BatchPlan& plan, bool default_shards) {
   if (plan.global_batch < plan.ranks)
-    throw ConfigError(fmt::format("`global_batch` {} is smaller than the number of ranks, {}",
-                                  plan.global_batch,
-                                  plan.ranks),
-                      fmt::format("`global_batch` {} or fewer ranks", plan.ranks));
+    return ConfigError(fmt::format("`global_batch` {} is smaller than the number of ranks, {}",
+                                   plan.global_batch,
+                                   plan.ranks),
+                       fmt::format("`global_batch` {} or fewer ranks", plan.ranks));
   if (plan.micro_batches < plan.ranks)
-    throw ConfigError(
+    return ConfigError(
         fmt::format("`global_batch` {} makes {} micro-batches of {}, too few for {} ranks",
                     plan.global_batch,
                     plan.micro_batches,
@@ -107,7 +115,7 @@ void check_ranks(const BatchPlan& plan, bool default_shards) {
                     plan.ranks),
         fmt::format("`micro_batch` {}", plan.global_batch / plan.ranks));
   if (plan.shards < plan.ranks || plan.shards > plan.micro_batches)
-    throw ConfigError(
+    return ConfigError(
         fmt::format("`shards` must be between the ranks, {}, and the micro-batches, {}; "
                     "got {}",
                     plan.ranks,
@@ -117,6 +125,29 @@ void check_ranks(const BatchPlan& plan, bool default_shards) {
             ? fmt::format(
                   "`shards` {}: by default there are at most {}", plan.ranks, kDefaultShards)
             : std::string("omit `shards` for the default"));
+  return std::nullopt;
+}
+
+Problem check_clusters(const BatchPlan& plan) {
+  if (plan.shards % plan.cluster == 0) return std::nullopt;
+  return ConfigError(
+      fmt::format("`shards` {} is not a multiple of the {} ranks that form a batch-norm group",
+                  plan.shards,
+                  plan.cluster),
+      "omit `shards` for the default");
+}
+
+Problem fill(const TrainOptions& o, int ranks, BatchPlan& plan) {
+  if (auto problem = check_signs(o)) return problem;
+  plan.global_batch = o.global_batch;
+  plan.ranks = ranks;
+  if (o.global_batch < ranks) return check_ranks(plan, o.shards == 0);
+  if (auto problem = derive_micro_batch(o, plan)) return problem;
+  plan.micro_batches = (o.global_batch - 1) / plan.micro_batch + 1;
+  if (auto problem = form_groups(o, plan)) return problem;
+  plan.shards = o.shards > 0 ? o.shards : default_shards(plan.micro_batches, plan.cluster);
+  if (auto problem = check_ranks(plan, o.shards == 0)) return problem;
+  return check_clusters(plan);
 }
 
 }  // namespace
@@ -152,29 +183,15 @@ std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
 
 int evaluation_shards(const BatchPlan& plan) { return std::max(kDefaultShards, plan.shards); }
 
-BatchPlan plan_batch(const TrainOptions& o, int ranks) {
-  check_signs(o);
+std::optional<BatchPlan> try_plan_batch(const TrainOptions& options, int ranks) {
   BatchPlan plan;
-  plan.global_batch = o.global_batch;
-  plan.ranks = ranks;
-  if (o.global_batch < ranks) check_ranks(plan, o.shards == 0);
-  LOCKSTEP_CHECK(o.micro_batch <= o.global_batch,
-                 ConfigError,
-                 "`micro_batch` {} is larger than `global_batch` {}",
-                 o.micro_batch,
-                 o.global_batch);
-  plan.micro_batch = derive_micro_batch(o, ranks);
-  plan.micro_batches = (o.global_batch - 1) / plan.micro_batch + 1;
-  form_groups(o, plan);
-  plan.shards = o.shards > 0 ? o.shards : default_shards(plan.micro_batches, plan.cluster);
-  check_ranks(plan, o.shards == 0);
-  if (plan.shards % plan.cluster != 0)
-    throw ConfigError(
-        fmt::format("shards: {} is not a multiple of the {} ranks that form a batch-norm "
-                    "group",
-                    plan.shards,
-                    plan.cluster),
-        "omit `shards` for the default");
+  if (fill(options, ranks, plan)) return std::nullopt;
+  return plan;
+}
+
+BatchPlan plan_batch(const TrainOptions& options, int ranks) {
+  BatchPlan plan;
+  if (const Problem problem = fill(options, ranks, plan)) throw *problem;
   return plan;
 }
 

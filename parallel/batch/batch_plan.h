@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ std::int64_t default_micro_batch(std::int64_t global_batch);
 /// micro-batches or shards than ranks, a batch-norm group that cannot be formed, with what would
 /// form it.
 BatchPlan plan_batch(const TrainOptions& options, int ranks);
+
+/// The same for searches: nothing where plan_batch() throws.
+std::optional<BatchPlan> try_plan_batch(const TrainOptions& options, int ranks);
 
 /// Sizes of the short last micro-batches: of a global batch, of an epoch's last batch, and of the
 /// evaluation of `validation_samples` (0: there is none).

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "core/exec/gather_records.h"
+
 namespace lockstep {
 
 std::string broadcast_string(Communicator& communicator, std::string text) {
@@ -15,9 +17,7 @@ std::string broadcast_string(Communicator& communicator, std::string text) {
 
 std::vector<std::string> gather_strings(Communicator& communicator, const std::string& text) {
   const auto ranks = std::size_t(communicator.size());
-  const std::size_t own = text.size();
-  std::vector<std::size_t> sizes(ranks);
-  communicator.all_gather(&own, sizes.data(), sizeof own);
+  const std::vector<std::size_t> sizes = gather_records(communicator, text.size());
   std::size_t total = 0;
   for (std::size_t size : sizes) total += size;
   std::string all(total, '\0');

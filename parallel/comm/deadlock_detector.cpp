@@ -5,6 +5,8 @@
 #include <exception>
 #include <unistd.h>
 
+#include "core/exec/gather_records.h"
+
 namespace lockstep {
 namespace {
 
@@ -62,9 +64,7 @@ DeadlockDetector::~DeadlockDetector() {
   }
   try {
     // Ranks that know of fewer rounds miss one at most: a round takes all of them.
-    std::vector<std::uint64_t> rounds(std::size_t(ranks_), 0);
-    last_channel_->all_gather(&rounds_, rounds.data(), sizeof rounds_);
-    const std::uint64_t most = *std::ranges::max_element(rounds);
+    const std::uint64_t most = std::ranges::max(gather_records(*last_channel_, rounds_));
     if (round_) round_->wait();
     while (rounds_ < most) {
       round_.reset();

@@ -7,14 +7,16 @@
 
 namespace lockstep {
 
-/// `error` as ranks tell it each other: {"error", "hint", "code"}. To be written by
-/// serialized_error_text(), since messages name files, whose names need not be UTF-8.
+/// `error` as ranks tell it each other: {"error", "hint", "code", "parameters"}, the latter where
+/// it names some. To be written by serialized_error_text(), since messages name files, whose names
+/// need not be UTF-8.
 nlohmann::json serialize_error(const std::exception_ptr& error);
 
 /// As one line; bytes that are not UTF-8 are replaced.
 std::string serialized_error_text(const nlohmann::json& serialized);
 
-/// Throws what serialize_error() has serialized: Error with its code, or OutOfMemory. `before`
+/// Throws what serialize_error() has serialized: Error with its code and parameters, or
+/// OutOfMemory. `before`
 /// stands in front of the message: "on rank 3: ".
 [[noreturn]] void throw_serialized_error(const nlohmann::json& serialized,
                                          const std::string& before = {});

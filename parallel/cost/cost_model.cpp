@@ -76,6 +76,15 @@ class Exchange {
   int ranks_in_host_ = 1, hosts_ = 1;
 };
 
+RankShare share_in(const BatchPlan& batch, Reduction reduction, int ranks_per_host) {
+  const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
+  const ExchangeSize size = exchange_size(schedule.shards, schedule.shards_of_rank, 0, reduction);
+  const std::int64_t most = std::min(batch.global_batch, schedule.most_rounds * batch.micro_batch);
+  const bool two_levels =
+      has_host_levels(schedule.shards, schedule.shards_of_rank, ranks_per_host, reduction);
+  return {batch.ranks, double(most), double(size.nodes) / batch.ranks, two_levels};
+}
+
 }  // namespace
 
 StepCost predict(const Workload& work,
@@ -120,14 +129,13 @@ LinksUsed links_used(const Network& network, std::span<const MeasuredStep> steps
 }
 
 RankShare share_of(const TrainOptions& options, int ranks, int ranks_per_host) {
-  const BatchPlan batch = plan_batch(options, ranks);
-  const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
-  const ExchangeSize size =
-      exchange_size(schedule.shards, schedule.shards_of_rank, 0, options.reduction);
-  const std::int64_t most = std::min(batch.global_batch, schedule.most_rounds * batch.micro_batch);
-  const bool two_levels =
-      has_host_levels(schedule.shards, schedule.shards_of_rank, ranks_per_host, options.reduction);
-  return {ranks, double(most), double(size.nodes) / ranks, two_levels};
+  return share_in(plan_batch(options, ranks), options.reduction, ranks_per_host);
+}
+
+std::optional<RankShare> try_share_of(const TrainOptions& options, int ranks, int ranks_per_host) {
+  const auto batch = try_plan_batch(options, ranks);
+  if (!batch || batch->micro_batches > kMaxMicroBatches) return std::nullopt;
+  return share_in(*batch, options.reduction, ranks_per_host);
 }
 
 }  // namespace lockstep

@@ -137,5 +137,7 @@ CostParameters fit(const Workload& work,
 /// Samples, subtrees and levels of the ranks when the run of `options` has `ranks` of them,
 /// `ranks_per_host` on each host. Throws ConfigError as plan_batch().
 RankShare share_of(const TrainOptions& options, int ranks, int ranks_per_host);
+/// The same for searches: nothing where share_of() throws.
+std::optional<RankShare> try_share_of(const TrainOptions& options, int ranks, int ranks_per_host);
 
 }  // namespace lockstep

@@ -18,29 +18,6 @@ namespace {
 
 constexpr std::uint64_t kWholeMiB = std::uint64_t{1} << 20;
 
-/// Nothing: not within the request's memory_limit, or the batch cannot be planned so.
-std::optional<MemoryPlan> try_plan(Backend& device, const PlanRequest& request) {
-  try {
-    return plan_memory(device, request);
-  } catch (const OutOfMemory&) {
-    return std::nullopt;
-  } catch (const ConfigError&) {
-    return std::nullopt;
-  }
-}
-
-bool can_be_planned(const PlanRequest& request, std::int64_t micro_batch) {
-  TrainOptions options = request.options;
-  options.micro_batch = micro_batch;
-  options.accumulation = 0;
-  try {
-    plan_batch(options, request.ranks);
-    return true;
-  } catch (const ConfigError&) {
-    return false;
-  }
-}
-
 /// One way to save memory, tried out: `recompute` as given, with micro-batches up to a bound.
 class FixSearch {
  public:
@@ -72,7 +49,7 @@ class FixSearch {
     if (request_.options.recompute == Recompute::automatic)
       return plan_recomputing(micro_batch, accumulation);
     request_.options.memory_limit = 0;
-    const auto plan = try_plan(device_, request_);
+    const auto plan = try_plan_memory(device_, request_);
     if (!plan || !fits(plan->table)) return std::nullopt;
     return fix(plan->table, micro_batch, accumulation);
   }
@@ -104,14 +81,14 @@ class FixSearch {
     // What lies outside the device does not depend on what is computed again.
     options.recompute = Recompute::all;
     options.memory_limit = 0;
-    const auto all = try_plan(device_, request_);
+    const auto all = try_plan_memory(device_, request_);
     options.recompute = Recompute::automatic;
     if (!all) return std::nullopt;
     fits(all->table);
     const std::uint64_t limit = limit_beside(target_.needed(all->table) - all->table.on_device());
     if (limit == 0) return std::nullopt;
     options.memory_limit = limit;
-    const auto plan = try_plan(device_, request_);
+    const auto plan = try_plan_memory(device_, request_);
     if (!plan || !fits(plan->table)) return std::nullopt;
     MemoryFix result = fix(plan->table, micro_batch, accumulation);
     result.recompute = asked_.recompute != Recompute::automatic;
@@ -130,7 +107,7 @@ class FixSearch {
       request_.options.micro_batch = request_.options.accumulation = 0;
       std::int64_t micro =
           std::min(most, largest_micro_batch(device_, request_, limit).micro_batch);
-      while (micro > 0 && !can_be_planned(request_, micro)) --micro;
+      while (micro > 0 && !batch_with(request_, micro)) --micro;
       if (micro == 0) return std::nullopt;
       excess_ = 0;
       if (auto fix = plan(micro, 0)) return fix;
@@ -180,8 +157,8 @@ std::optional<MemoryFix> with_ranks(Backend& device,
   request.ranks = request.ranks / target.colocated_ranks * ranks;
   request.options.accumulation = 0;  // it would be another global batch's
   target.colocated_ranks = ranks;
-  if (!can_be_planned(request, request.options.micro_batch)) return std::nullopt;
-  if (const auto plan = try_plan(device, request)) {
+  if (!batch_with(request, request.options.micro_batch)) return std::nullopt;
+  if (const auto plan = try_plan_memory(device, request)) {
     const MemoryFix fix{.ranks = request.ranks, .needed = target.needed(plan->table)};
     if (fix.needed <= target.bytes) return fix;
   }
@@ -286,7 +263,7 @@ MemoryPlan plan_min_memory(Backend& device, PlanRequest request) {
   options.recompute = Recompute::automatic;
   while (true) {
     options.memory_limit = least.limited_bytes - 1;
-    auto less = try_plan(device, request);
+    auto less = try_plan_memory(device, request);
     if (!less) return least;
     least = std::move(*less);
   }
@@ -296,17 +273,17 @@ MinMemory min_memory(Backend& device, const PlanRequest& asked, const MemoryTarg
   PlanRequest request = with_sizes(device, asked);
   request.options.accumulation = 0;
   std::int64_t smallest = 1;
-  while (smallest < request.options.global_batch && !can_be_planned(request, smallest)) ++smallest;
+  while (smallest < request.options.global_batch && !batch_with(request, smallest)) ++smallest;
   std::int64_t best = smallest;
   std::size_t least = SIZE_MAX;
   const std::int64_t global = request.options.global_batch;
   for (std::int64_t micro = smallest; micro <= global;
        micro = std::int64_t(std::bit_ceil(std::uint64_t(micro) + 1))) {
-    if (!can_be_planned(request, micro)) continue;
+    const auto batch = batch_with(request, micro);
+    if (!batch) continue;
     TrainOptions options = request.options;
     options.micro_batch = micro;
-    const std::size_t bytes =
-        request.sizes->least_bytes(options, plan_batch(options, request.ranks));
+    const std::size_t bytes = request.sizes->least_bytes(options, *batch);
     // Sizes that make no fewer shards only take more.
     if (bytes > least && micro > global / kDefaultShards) break;
     if (bytes < least) best = micro;

@@ -6,6 +6,7 @@
 
 #include "core/base/fixed_text.h"
 #include "core/base/number_format.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "parallel/replica/device_sharing.h"
 
@@ -75,8 +76,7 @@ std::vector<MemoryHeadroom> gather_memory_headroom(RankContext& context,
   ranks.barrier();  // see Note [Readings of free memory]
   RoomCard own = own_card(context.backend());
   own.of_collectives = of_collectives;
-  std::vector<RoomCard> cards(std::size_t(context.size()));
-  ranks.all_gather(&own, cards.data(), sizeof own);
+  const std::vector<RoomCard> cards = gather_records(ranks, own);
   std::vector<MemoryHeadroom> rooms;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) rooms.push_back(room_of(cards, rank));
   return rooms;

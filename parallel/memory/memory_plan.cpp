@@ -96,14 +96,6 @@ TrainOptions with_micro_batch(const PlanRequest& request, std::int64_t micro_bat
   return options;
 }
 
-std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t micro_batch) {
-  try {
-    return plan_batch(with_micro_batch(request, micro_batch), request.ranks);
-  } catch (const ConfigError&) {
-    return std::nullopt;
-  }
-}
-
 /// Products of sizes stay far from overflow.
 constexpr std::int64_t kMaxSamples = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSamplesInTable = 4096;
@@ -238,36 +230,26 @@ std::optional<std::uint64_t> bytes_within(const PlanRequest& request,
   PlanRequest limited = request;
   limited.options = with_micro_batch(request, micro_batch);
   limited.options.memory_limit = limit;
-  try {
-    return plan_memory(request.sizes->device(), limited).table.on_device();
-  } catch (const ConfigError&) {
-    return std::nullopt;
-  } catch (const OutOfMemory&) {
-    return std::nullopt;
-  }
+  const auto plan = try_plan_memory(request.sizes->device(), limited);
+  if (!plan) return std::nullopt;
+  return plan->table.on_device();
 }
 
-}  // namespace
-
-PlanRequest with_sizes(Backend& device, PlanRequest request) {
-  if (!request.sizes)
-    request.sizes = std::make_shared<ProgramSizes>(
-        device, request.model, request.loss, request.data.train->spec());
-  return request;
-}
-
-MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
+MemoryPlan plan_memory_of(Backend& device,
+                          const PlanRequest& request,
+                          const BatchPlan& batch,
+                          int rank) {
   const TrainOptions& options = request.options;
   MemoryPlan plan;
-  plan.batch = plan_batch(options, request.ranks);
+  plan.batch = batch;
   const data::DataSplit& data = request.data;
   const CompiledPrograms programs(device,
                                   request.model,
                                   request.loss,
                                   data.train->spec(),
                                   options,
-                                  plan.batch,
-                                  sizes_beside(data, plan.batch));
+                                  batch,
+                                  sizes_beside(data, batch));
   const std::optional<std::uint64_t> context = context_bytes(device, request.on_host);
 
   DryBackend nothing(device.traits());
@@ -283,13 +265,12 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
                      buffers.gradients->as<float>(),
                      packed.rounded(),
                      options,
-                     plan.batch);
+                     batch);
 
   plan.table = tabulate(programs, buffers, packed, parts);
   plan.table[MemoryCategory::context] = context;
-  plan.table[MemoryCategory::loader] = loader_bytes(request, plan.batch);
-  plan.table[MemoryCategory::image_decoding] =
-      decoding_bytes(request.data, request.options, plan.batch);
+  plan.table[MemoryCategory::loader] = loader_bytes(request, batch);
+  plan.table[MemoryCategory::image_decoding] = decoding_bytes(request.data, request.options, batch);
   plan.table[MemoryCategory::snapshot] =
       rank > 0 ? 0
                : Checkpointing::memory_bytes(programs.space(),
@@ -303,9 +284,36 @@ MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
        {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer_state})
     plan.fixed_bytes += *plan.table[category];
   plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
-  plan.flops_per_step = flops_per_step(programs, plan.batch);
-  plan.exchange_bytes_per_step = exchange_bytes(parts.exchange, plan.batch, rank);
+  plan.flops_per_step = flops_per_step(programs, batch);
+  plan.exchange_bytes_per_step = exchange_bytes(parts.exchange, batch, rank);
   return plan;
+}
+
+}  // namespace
+
+std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t micro_batch) {
+  return try_plan_batch(with_micro_batch(request, micro_batch), request.ranks);
+}
+
+PlanRequest with_sizes(Backend& device, PlanRequest request) {
+  if (!request.sizes)
+    request.sizes = std::make_shared<ProgramSizes>(
+        device, request.model, request.loss, request.data.train->spec());
+  return request;
+}
+
+MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank) {
+  return plan_memory_of(device, request, plan_batch(request.options, request.ranks), rank);
+}
+
+std::optional<MemoryPlan> try_plan_memory(Backend& device, const PlanRequest& request) {
+  const auto batch = try_plan_batch(request.options, request.ranks);
+  if (!batch || batch->micro_batches > kMaxMicroBatches) return std::nullopt;
+  try {
+    return plan_memory_of(device, request, *batch, 0);
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
 }
 
 std::vector<MicroBatchRow> micro_batch_table(Backend& device, const PlanRequest& asked) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct PlanRequest {
 /// `request` with a place for the sizes of its programs, unless it has one. A search makes one for
 /// itself; several for one model take less time with one for all of them. `device` outlives it.
 PlanRequest with_sizes(Backend& device, PlanRequest request);
+
+/// The batch with another micro-batch and without an accumulation; nothing: it cannot be planned
+/// so.
+std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t micro_batch);
 
 /// The arena while an operator runs: what is live of it, its inputs, results and workspace.
 struct StepMemory {
@@ -62,6 +67,10 @@ struct MemoryPlan {
 /// alone the snapshot. Throws what a Replica's constructor throws, but for memory that is not
 /// there.
 MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank = 0);
+
+/// The same of rank 0, for searches: nothing where the batch cannot be planned so, or the plan is
+/// not within the request's memory_limit.
+std::optional<MemoryPlan> try_plan_memory(Backend& device, const PlanRequest& request);
 
 /// What memory_limit limits (MemoryTable::on_device()) at one micro-batch, and the arena.
 struct MicroBatchMemory {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <exception>
 #include <map>
 
 #include "core/base/error.h"
 #include "core/base/number_format.h"
+#include "core/exec/gather_records.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/memory/micro_batch_timer.h"
 #include "parallel/replica/algorithm_broadcast.h"
@@ -76,17 +76,12 @@ class Chooser {
   }
 
   std::vector<std::int64_t> plannable_sizes() const {
+    const std::vector<std::int64_t> even =
+        even_micro_batches(request_.options.global_batch, request_.ranks);
     std::vector<std::int64_t> sizes;
-    std::exception_ptr why;
-    for (const std::int64_t size :
-         even_micro_batches(request_.options.global_batch, request_.ranks))
-      try {
-        plan_batch(with(size).options, request_.ranks);
-        sizes.push_back(size);
-      } catch (const ConfigError&) {
-        why = std::current_exception();
-      }
-    if (sizes.empty()) std::rethrow_exception(why);
+    for (const std::int64_t size : even)
+      if (try_plan_batch(with(size).options, request_.ranks)) sizes.push_back(size);
+    if (sizes.empty()) plan_batch(with(even.back()).options, request_.ranks);  // says why
     return sizes;
   }
 
@@ -138,10 +133,8 @@ class Chooser {
   }
 
   Finding agree(const Finding& own) const {
-    std::vector<Finding> all(std::size_t(context_.size()));
-    context_.host_communicator().all_gather(&own, all.data(), sizeof own);
     Finding most;
-    for (const Finding& finding : all)
+    for (const Finding& finding : gather_records(context_.host_communicator(), own))
       most = {.device_bytes = std::max(most.device_bytes, finding.device_bytes),
               .host_bytes = std::max(most.host_bytes, finding.host_bytes),
               .refused = most.refused || finding.refused};
@@ -187,7 +180,7 @@ class Chooser {
         request.options.memory_limit = limit_for(trial.micro_batch);
       const BatchPlan batch = plan_batch(request.options, request.ranks);
       const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
-      const auto seconds = time_micro_batch(context_, request);
+      const auto seconds = time_micro_batch(context_, request, batch);
       trial.fits = seconds.has_value();
       if (!seconds) continue;
       trial.step_seconds =

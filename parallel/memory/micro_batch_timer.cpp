@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/data/loader.h"
-#include "parallel/batch/batch_plan.h"
+#include "core/exec/gather_records.h"
 #include "parallel/replica/program_set.h"
 
 namespace lockstep {
@@ -21,9 +21,7 @@ constexpr double kSeconds = 0.15, kSecondsOfOne = 1;
 constexpr int kMinRuns = 3, kMaxRuns = 100;
 
 double most_over_ranks(Communicator& communicator, double own) {
-  std::vector<double> all(std::size_t(communicator.size()));
-  communicator.all_gather(&own, all.data(), sizeof own);
-  return *std::ranges::max_element(all);
+  return std::ranges::max(gather_records(communicator, own));
 }
 
 template <typename Run>
@@ -119,9 +117,10 @@ class TimedProgram {
 
 }  // namespace
 
-std::optional<MicroBatchTime> time_micro_batch(RankContext& context, const PlanRequest& request) {
+std::optional<MicroBatchTime> time_micro_batch(RankContext& context,
+                                               const PlanRequest& request,
+                                               const BatchPlan& batch) {
   Communicator& ranks = context.host_communicator();
-  const BatchPlan batch = plan_batch(request.options, request.ranks);
   std::optional<TimedProgram> program;
   try {
     program.emplace(context, request, batch);

@@ -17,6 +17,9 @@ struct MicroBatchTime {
 /// Medians of some runs, without the first. Reserves what the program wants and gives it back. Its
 /// samples are zeros that cost nothing to load: what kernels take does not depend on them. Nothing:
 /// some rank lacks the memory. Collective; equal on every rank. Throws what else ProgramSet throws.
-std::optional<MicroBatchTime> time_micro_batch(RankContext& context, const PlanRequest& request);
+/// `batch` is plan_batch() of the request.
+std::optional<MicroBatchTime> time_micro_batch(RankContext& context,
+                                               const PlanRequest& request,
+                                               const BatchPlan& batch);
 
 }  // namespace lockstep

@@ -4,39 +4,17 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
-#include <numeric>
-#include <string_view>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/exec/roofline.h"
+#include "parallel/comm/collective_strings.h"
+#include "parallel/comm/error_serialization.h"
 #include "parallel/monitor/profile_trace.h"
 
 namespace lockstep {
 namespace {
-
-std::string gather_text(Communicator& communicator, const std::string& own) {
-  const std::uint64_t size = own.size();
-  std::vector<std::uint64_t> sizes(std::size_t(communicator.size()));
-  communicator.all_gather(&size, sizes.data(), sizeof size);
-  const std::vector<std::size_t> bytes(sizes.begin(), sizes.end());
-  std::string all(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}), '\0');
-  communicator.all_gather_v(own.data(), all.data(), bytes);
-  return all;
-}
-
-/// Why a rank's device cannot be traced. Ranks send it to each other as it is.
-struct Refusal {
-  bool refuses = false;
-  char what[512] = {}, hint[512] = {};  ///< cut off where they are longer
-};
-
-Refusal refusal_of(const EnvironmentError& error) {
-  Refusal refusal{.refuses = true};
-  std::string_view(error.what()).copy(refusal.what, sizeof refusal.what - 1);
-  error.hint().copy(refusal.hint, sizeof refusal.hint - 1);
-  return refusal;
-}
 
 /// A line of the table while it is summed up; the least time the peaks allow is in `roofline`.
 using Lines = std::map<std::string, ProfileLine>;
@@ -123,24 +101,24 @@ void start_profile(RankContext& context,
                    std::int64_t first_step,
                    std::span<TrainObserver* const> observers) {
   profiler.start(first_step);
-  Refusal own;
+  std::string own;  // why this rank's device cannot be traced
   try {
     if (auto tracer = context.backend().make_tracer()) profiler.trace_device(std::move(tracer));
-  } catch (const EnvironmentError& error) {
-    own = refusal_of(error);
+  } catch (const EnvironmentError&) {
+    own = serialized_error_text(serialize_error(std::current_exception()));
   }
   // A rank that waits for each kernel would hold up the others: all trace, or none.
-  std::vector<Refusal> refusals(std::size_t(context.size()));
-  context.host_communicator().all_gather(&own, refusals.data(), sizeof own);
-  const auto refused = std::ranges::find(refusals, true, &Refusal::refuses);
-  const bool traces = refused == refusals.end();
-  if (!traces) profiler.give_up_device();
+  const std::vector<std::string> all = gather_strings(context.host_communicator(), own);
+  const auto refused = std::ranges::find_if_not(all, &std::string::empty);
+  if (refused != all.end()) profiler.give_up_device();
   profiler.begin();
-  if (traces) return;
+  if (refused == all.end()) return;
+  const auto error = nlohmann::json::parse(*refused);
   const std::string who =
-      context.size() == 1 ? "" : fmt::format("rank {}: ", refused - refusals.begin());
+      context.size() == 1 ? "" : fmt::format("rank {}: ", refused - all.begin());
   for (TrainObserver* observer : observers)
-    observer->on_profile_without_device(who + refused->what, refused->hint);
+    observer->on_profile_without_device(who + error.at("error").get<std::string>(),
+                                        error.at("hint").get<std::string>());
 }
 
 void stop_profile(RankContext& context, Profiler& profiler) {
@@ -166,9 +144,7 @@ ProfileRecord make_profile(RankContext& context, Profiler& profiler, std::int64_
   record.lines = finish(tables.operators, steps, whole);
   record.nodes = finish(tables.nodes, steps, whole);
   const std::string events = trace_events(profiler, communicator.rank());
-  record.trace = "[\n" +
-                 gather_text(communicator, communicator.rank() == 0 ? events : ",\n" + events) +
-                 "\n]\n";
+  record.trace = fmt::format("[\n{}\n]\n", fmt::join(gather_strings(communicator, events), ",\n"));
   return record;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/fixed_text.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 
 namespace lockstep {
@@ -31,9 +32,7 @@ std::vector<RankPlacement> gather_rank_placements(Communicator& communicator) {
   set_text(own.machine, machine_id());
   sched_getaffinity(0, sizeof own.cpus, &own.cpus);  // without an answer: none
   own.host_cpus = int(sysconf(_SC_NPROCESSORS_ONLN));
-  std::vector<RankPlacement> placements(std::size_t(communicator.size()));
-  communicator.all_gather(&own, placements.data(), sizeof own);
-  return placements;
+  return gather_records(communicator, own);
 }
 
 std::vector<OversubscribedRanks> oversubscribed_ranks(

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "core/exec/gather_records.h"
+
 namespace lockstep {
 
 std::string_view name_of(TimePart part) {
@@ -51,10 +53,8 @@ std::vector<RankTimeBreakdown> gather_time_breakdowns(Communicator& communicator
   };
   Message message{.breakdown = own, .queued = queued.value_or(-1)};
   gethostname(message.host, sizeof message.host - 1);
-  std::vector<Message> all(std::size_t(communicator.size()));
-  communicator.all_gather(&message, all.data(), sizeof message);
   std::vector<RankTimeBreakdown> breakdowns;
-  for (const Message& of_rank : all)
+  for (const Message& of_rank : gather_records(communicator, message))
     breakdowns.push_back({int(breakdowns.size()),
                           of_rank.host,
                           of_rank.breakdown,

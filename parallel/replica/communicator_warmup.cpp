@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/number_format.h"
+#include "core/exec/gather_records.h"
 #include "parallel/replica/device_sharing.h"
 #include "parallel/replica/replica_parts.h"
 
@@ -97,8 +98,7 @@ std::int64_t bucket_elems(RankContext& context,
       asked > 0 ? std::uint64_t(asked) : std::uint64_t(context.backend().traits().bucket_bytes),
       batch.cluster,
       std::int64_t(options.reduction)};
-  std::vector<WarmupCard> all(std::size_t(context.size()));
-  context.host_communicator().all_gather(&own, all.data(), sizeof own);
+  const std::vector<WarmupCard> all = gather_records(context.host_communicator(), own);
   std::uint64_t bytes = own.bucket_bytes;
   for (const WarmupCard& card : all) {
     if (card.bucket_bytes != all[0].bucket_bytes || card.cluster != all[0].cluster ||
@@ -176,9 +176,10 @@ void warm_up_collectives(RankContext& context,
   });
 }
 
-std::uint64_t bytes_of_collectives(RankContext& context, const TrainOptions& options) {
+std::uint64_t bytes_of_collectives(RankContext& context,
+                                   const TrainOptions& options,
+                                   const BatchPlan& batch) {
   if (has_none(context)) return 0;
-  const BatchPlan batch = plan_batch(options, context.size());
   const std::int64_t elems = bucket_elems(context, options, batch);
   if (elems == 0) return 0;
   std::uint64_t during = 0, own = 0;

@@ -36,8 +36,10 @@ void warm_up_collectives(RankContext& context,
 /// The same with communicators and memory of its own, which it frees. Returns the bytes that those
 /// communicators held, and that the run's own will hold; memory that the library keeps is missing
 /// from the device's free memory. Uses a smaller bucket on a device with little free memory.
-/// Returns 0 without a warm-up where ranks have different options. Collective. Throws as
-/// warm_up_collectives(), and ConfigError as plan_batch().
-std::uint64_t bytes_of_collectives(RankContext& context, const TrainOptions& options);
+/// Returns 0 without a warm-up where ranks have different options. Collective. Throws
+/// EnvironmentError as warm_up_collectives().
+std::uint64_t bytes_of_collectives(RankContext& context,
+                                   const TrainOptions& options,
+                                   const BatchPlan& batch);
 
 }  // namespace lockstep

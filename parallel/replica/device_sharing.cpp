@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/fixed_text.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 
 namespace lockstep {
@@ -35,10 +36,8 @@ Readings read_together(Communicator& ranks, const Backend& backend, std::uint64_
                         memory.free.value_or(kUnknown),
                         memory.free_at_start.value_or(kUnknown),
                         reserved};
-  std::vector<ReadingCard> cards(std::size_t(ranks.size()));
-  ranks.all_gather(&own, cards.data(), sizeof own);
   Readings all;
-  for (const ReadingCard& card : cards) {
+  for (const ReadingCard& card : gather_records(ranks, own)) {
     if (!card.place.is_shared_with(own.place)) continue;
     ++all.colocated_ranks;
     all.free = std::min(all.free, card.free);

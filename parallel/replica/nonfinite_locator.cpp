@@ -8,6 +8,8 @@
 #include <tuple>
 #include <unistd.h>
 
+#include "core/exec/gather_records.h"
+
 namespace lockstep {
 namespace {
 
@@ -82,9 +84,7 @@ void NonFiniteLocator::end_round(std::int64_t micro_batch) {
 
 std::vector<NonFiniteFinding> NonFiniteLocator::gather(Communicator& communicator,
                                                        bool grouped) const {
-  const Card own = card_of(own_);
-  std::vector<Card> cards(std::size_t(communicator.size()));
-  communicator.all_gather(&own, cards.data(), sizeof own);
+  const std::vector<Card> cards = gather_records(communicator, card_of(own_));
   std::vector<NonFiniteFinding> findings;
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
     if (cards[rank].found) findings.push_back(finding_of(cards[rank], int(rank)));

@@ -20,8 +20,23 @@ Replica::Replica(RankContext& context,
                  const data::SampleSpec& samples,
                  const TrainOptions& options,
                  std::vector<std::int64_t> tail_sizes)
+    : Replica(context,
+              model,
+              loss,
+              samples,
+              options,
+              plan_batch(options, context.size()),
+              std::move(tail_sizes)) {}
+
+Replica::Replica(RankContext& context,
+                 const ModelFunction& model,
+                 const LossFunction& loss,
+                 const data::SampleSpec& samples,
+                 const TrainOptions& options,
+                 const BatchPlan& batch,
+                 std::vector<std::int64_t> tail_sizes)
     : state_(std::make_unique<ReplicaState>(
-          context, model, loss, samples, options, std::move(tail_sizes))) {}
+          context, model, loss, samples, options, batch, std::move(tail_sizes))) {}
 
 // An exception may leave exchanges in flight, and MPI cannot cancel them: peers still write into
 // these buffers while this rank reports its error. So they are leaked; the process ends soon.

@@ -44,6 +44,14 @@ class Replica {
           const data::SampleSpec& samples,
           const TrainOptions& options,
           std::vector<std::int64_t> tail_sizes);
+  /// The same for who has planned already: `batch` is plan_batch(options, context.size()).
+  Replica(RankContext& context,
+          const ModelFunction& model,
+          const LossFunction& loss,
+          const data::SampleSpec& samples,
+          const TrainOptions& options,
+          const BatchPlan& batch,
+          std::vector<std::int64_t> tail_sizes);
   ~Replica();
 
   const BatchPlan& batch() const;

@@ -8,6 +8,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/parameter_names.h"
+#include "core/exec/gather_records.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
 #include "core/step/fault_injector.h"
@@ -66,10 +67,11 @@ ReplicaState::ReplicaState(RankContext& rank_context,
                            const LossFunction& loss,
                            const data::SampleSpec& samples,
                            const TrainOptions& train_options,
+                           const BatchPlan& batch_plan,
                            std::vector<std::int64_t> tail_sizes)
     : context(rank_context),
       options(train_options),
-      batch(plan_batch(train_options, rank_context.size())),
+      batch(batch_plan),
       programs(context, model, loss, samples, options, batch, tail_sizes),
       parts(context.backend(),
             context.communicator(),
@@ -296,9 +298,7 @@ std::string ReplicaState::reason_against_graphs() const {
 }
 
 bool ReplicaState::all_agree(Communicator& ranks, bool own) {
-  std::vector<std::uint8_t> answers(std::size_t(ranks.size()));
-  const std::uint8_t answer = own ? 1 : 0;
-  ranks.all_gather(&answer, answers.data(), sizeof answer);
+  const auto answers = gather_records(ranks, std::uint8_t(own ? 1 : 0));
   return std::ranges::all_of(answers, [](std::uint8_t yes) { return yes == 1; });
 }
 

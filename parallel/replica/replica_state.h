@@ -37,6 +37,7 @@ class ReplicaState {
                const LossFunction& loss,
                const data::SampleSpec& samples,
                const TrainOptions& options,
+               const BatchPlan& batch,
                std::vector<std::int64_t> tail_sizes);
 
   void lend_memory(data::LoaderOptions& loading) const;

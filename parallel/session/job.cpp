@@ -10,6 +10,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/fixed_text.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "core/step/fault_injector.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -52,16 +53,9 @@ class Job::State {
 
 namespace {
 
-template <typename T>
-std::vector<T> gather(Communicator& communicator, const T& own) {
-  std::vector<T> all(std::size_t(communicator.size()));
-  communicator.all_gather(&own, all.data(), sizeof own);
-  return all;
-}
-
 /// The number among the ranks of this machine: the launcher's word, or by rank order.
 int local_rank(const RankDiscovery& discovery, Communicator& communicator, const DeviceCard& own) {
-  const std::vector<DeviceCard> cards = gather(communicator, own);
+  const std::vector<DeviceCard> cards = gather_records(communicator, own);
   return discovery.local_rank >= 0 ? discovery.local_rank
                                    : ranks_before(cards, communicator.rank());
 }
@@ -167,7 +161,7 @@ void Job::open_device(const std::string& device) {
     set_text(own.text, report.message);
     set_text(own.hint, report.hint);
   }
-  const std::vector<DeviceCard> cards = gather(*s.communicator, own);
+  const std::vector<DeviceCard> cards = gather_records(*s.communicator, own);
   check_devices(cards);
   s.backend = std::move(backend);
   if (own.cuda) s.gpu = own.device;
@@ -186,7 +180,7 @@ void Job::join_devices(std::span<const DeviceCard> cards) {
     return;
   }
   // Hosts may be set up differently, and all have to exchange in one way.
-  const auto reach = gather(*s.communicator, std::uint8_t(MpiSession::reaches_gpus()));
+  const auto reach = gather_records(*s.communicator, std::uint8_t(MpiSession::reaches_gpus()));
   const bool reached = std::ranges::all_of(reach, [](std::uint8_t one) { return one != 0; });
   if (reached)
     s.reaching = make_watched_communicator(make_mpi_communicator(*s.mpi, MpiExchange::messages),

@@ -2,7 +2,6 @@
 #include "parallel/session/shared_folder.h"
 
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -10,6 +9,8 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/fixed_text.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 
 namespace lockstep {
@@ -46,10 +47,9 @@ void check_shared_folder(Communicator& communicator, const std::string& folder) 
   communicator.broadcast(&written, sizeof written, 0);
   if (!written) return;
   Answer own;
-  std::strncpy(own.host, host_name().c_str(), sizeof own.host - 1);
+  set_text(own.host, host_name());
   own.sees = appears(file);
-  std::vector<Answer> answers(std::size_t(communicator.size()));
-  communicator.all_gather(&own, answers.data(), sizeof own);
+  const std::vector<Answer> answers = gather_records(communicator, own);
   std::error_code ignored;
   if (communicator.rank() == 0) std::filesystem::remove(file, ignored);
   std::vector<std::string> blind;

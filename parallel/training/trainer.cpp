@@ -163,7 +163,7 @@ class Trainer::State {
         tail_sizes(batch_, data.train->size(), data.validation ? data.validation->size() : 0);
     TrainOptions options = options_;
     if (start_) options.init.clear();  // the checkpoint has the weights
-    replica_.emplace(context_, model_, loss_, data.train->spec(), options, tails);
+    replica_.emplace(context_, model_, loss_, data.train->spec(), options, batch_, tails);
   }
 
   RankContext& context_;

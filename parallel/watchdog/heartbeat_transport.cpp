@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fixed_text.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 
 namespace lockstep::watch {
@@ -65,7 +66,7 @@ Peers::Peers(Communicator& host, bool wanted)
   }
   Card own = own_card();
   own.wanted = wanted ? 1 : 0;
-  host.all_gather(&own, cards_.data(), sizeof own);
+  cards_ = gather_records(host, own);
   if (!this->wanted()) return;
   if (rank_ == 0) {
     allow_files(size());

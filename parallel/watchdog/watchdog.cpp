@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <fcntl.h>
 #include <mutex>
@@ -15,8 +14,10 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/fixed_text.h"
 #include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
+#include "core/exec/gather_records.h"
 #include "parallel/watchdog/failure_detector.h"
 #include "parallel/watchdog/failure_report.h"
 #include "parallel/watchdog/heartbeat_transport.h"
@@ -114,12 +115,11 @@ class Watchdog::State final : public watch::PeerListener {
   /// Every rank is connected, or none is.
   void meet(Communicator& host) {
     Outcome own;
-    std::vector<Outcome> all(std::size_t(host.size()));
+    std::vector<Outcome> all;
     if (peers_.rank() == 0) start();
     try {
-      if (const std::string problem = connect(); !problem.empty())
-        std::strncpy(own.problem, problem.c_str(), sizeof own.problem - 1);
-      host.all_gather(&own, all.data(), sizeof own);
+      if (const std::string problem = connect(); !problem.empty()) set_text(own.problem, problem);
+      all = gather_records(host, own);
     } catch (...) {
       stop();
       throw;

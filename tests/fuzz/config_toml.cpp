@@ -21,8 +21,8 @@ std::string to_text(const std::vector<TomlEntry>& entries) {
 }
 
 void check_reader(std::string_view text) {
-  const std::vector<TomlEntry> entries = read_toml(text);
-  const std::vector<TomlEntry> again = read_toml(to_text(entries));
+  const std::vector<TomlEntry> entries = read_toml(text, "--config x.toml");
+  const std::vector<TomlEntry> again = read_toml(to_text(entries), "--config x.toml");
   fuzz::require(again.size() == entries.size(), "keys were lost");
   for (std::size_t i = 0; i < entries.size(); ++i)
     fuzz::require(again[i].key == entries[i].key && again[i].values == entries[i].values,

@@ -185,7 +185,7 @@ TEST(ConfigFile, ConfigurationFileThatIsNoToml) {
               AllOf(HasSubstr("line 1: sections have no meaning"), HasSubstr("[train]")));
   EXPECT_THAT(error_in("lr = 1\nlr = 2\n"), HasSubstr("line 2: key lr is given twice"));
   EXPECT_THAT(error_in("lr\n"), HasSubstr("line 1: expected '=' after lr"));
-  EXPECT_THAT(error_in("\nlr =\n"), HasSubstr("line 2: expected a value"));
+  EXPECT_THAT(error_in("\nlr =\n"), HasSubstr(".toml, line 2: expected a value for lr"));
   EXPECT_THAT(error_in("data = 'csv:a\n"), HasSubstr("no closing quote"));
   EXPECT_THAT(error_in("data = \"csv:\\d\"\n"), HasSubstr("single quotes"));
   EXPECT_THAT(error_in("data = \"\\ud800\"\n"), HasSubstr("four hexadecimal digits"));
@@ -193,6 +193,18 @@ TEST(ConfigFile, ConfigurationFileThatIsNoToml) {
   EXPECT_THAT(error_in("hidden = []"), HasSubstr("empty"));
   EXPECT_THAT(error_in("lr = 1 2\n"), HasSubstr("end of the line"));
   EXPECT_THAT(error_in("model = 'mlp'\nstem = 'cifar'\n"), HasSubstr("--stem cannot be combined"));
+}
+
+// As names of files may be, and as users write words.
+TEST(ConfigFile, KeepsBytesThatAreNotUtf8AndWordsWithoutQuotes) {
+  const std::string text = to_toml(parse_train_flags({"--model=mlp", "--data=csv:caf\xE9.csv"}));
+  const TomlFile file(text);
+  EXPECT_EQ(parse_train_flags({"--config", file.path()}).data, "csv:caf\xE9.csv");
+  const TomlFile bare("model = mlp\nrecompute = none\nprecision = bf16\nmemory-limit = 16GiB\n");
+  const TrainOptions options = parse_train_flags({"--config", bare.path()}).options;
+  EXPECT_EQ(options.recompute, Recompute::none);
+  EXPECT_EQ(options.precision, Precision::bf16);
+  EXPECT_EQ(options.memory_limit, std::uint64_t{16} << 30);
 }
 
 TEST(ConfigFile, TheCommandLineWinsOverTheFile) {

@@ -223,7 +223,8 @@ void expect_all_connected_before_step_1(SmallRun run, Communicator& host) {
   NcclContext context(host);
   const std::uint64_t free = *device().memory().free;
   const int before = fake().connections;
-  const std::uint64_t later = bytes_of_collectives(context, run.options);
+  const std::uint64_t later =
+      bytes_of_collectives(context, run.options, plan_batch(run.options, context.size()));
   const auto trial = std::uint64_t(fake().connections - before) * FakeNccl::kConnection;
   const std::uint64_t library_keeps = free - *device().memory().free;
   EXPECT_EQ(later + library_keeps, trial);

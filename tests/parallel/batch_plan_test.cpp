@@ -21,6 +21,7 @@ Refusal refusal_of(const TrainOptions& options, int ranks) {
   try {
     plan_batch(options, ranks);
   } catch (const ConfigError& error) {
+    EXPECT_FALSE(try_plan_batch(options, ranks).has_value());
     return {error.what(), error.hint()};
   }
   return {"accepted", ""};
@@ -29,6 +30,7 @@ Refusal refusal_of(const TrainOptions& options, int ranks) {
 TEST(BatchPlan, DefaultsDoNotDependOnRanks) {
   for (int ranks : {1, 2, 3, 8}) {
     const BatchPlan plan = plan_batch({.global_batch = 256}, ranks);
+    EXPECT_EQ(try_plan_batch({.global_batch = 256}, ranks)->to_string(), plan.to_string());
     EXPECT_EQ(plan.micro_batch, 32);
     EXPECT_EQ(plan.micro_batches, 8);
     EXPECT_EQ(plan.shards, 8);

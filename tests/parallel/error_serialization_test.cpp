@@ -2,12 +2,14 @@
 // What is left of an exception when another rank throws it.
 #include "parallel/comm/error_serialization.h"
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "core/base/error.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep {
 namespace {
@@ -36,6 +38,26 @@ TEST(ToldError, KeepsMessageHintAndCode) {
   EXPECT_EQ(thrown.hint, "plug it in");
   EXPECT_EQ(thrown.code, ExitCode::environment);
   EXPECT_FALSE(thrown.is_out_of_memory);
+}
+
+TEST(ToldError, KeepsItsParametersInTheStyleOfATool) {
+  set_parameter_style([](std::string_view name) { return "--" + std::string(name); });
+  const auto own = std::make_exception_ptr(OutOfMemory("too large", "use a smaller `micro_batch`"));
+  const std::string text = serialized_error_text(serialize_error(own));
+  try {
+    throw_serialized_error(nlohmann::json::parse(text));
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.hint(), "use a smaller --micro_batch");
+    EXPECT_EQ(error.parameters(), std::vector<std::string>{"micro_batch"});
+  }
+  set_parameter_style(nullptr);
+}
+
+TEST(ToldError, OfAFileSystemNamesTheFile) {
+  const auto code = std::make_error_code(std::errc::no_space_on_device);
+  const Thrown thrown = thrown_after(std::filesystem::filesystem_error("write", "runs/x", code));
+  EXPECT_EQ(thrown.message, "runs/x: " + code.message());
+  EXPECT_EQ(thrown.code, ExitCode::environment);
 }
 
 TEST(ToldError, StaysOneOfMemory) {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/fixed_text.h"
+#include "core/exec/gather_records.h"
 
 namespace lockstep {
 namespace {
@@ -22,11 +24,6 @@ struct NcclCard {
   char error[768] = {};  ///< empty: it went well
   char hint[384] = {};
 };
-
-template <std::size_t N>
-void fill(char (&to)[N], std::string_view text) {
-  std::copy_n(text.begin(), std::min(text.size(), N - 1), to);
-}
 
 NcclCard own_card() {
   NcclCard card;
@@ -40,10 +37,10 @@ NcclCard card_of(const std::function<void(NcclCard&)>& attempt) {
   try {
     attempt(card);
   } catch (const Error& error) {
-    fill(card.error, error.what());
-    fill(card.hint, error.hint());
+    set_text(card.error, error.what());
+    set_text(card.hint, error.hint());
   } catch (const std::exception& error) {  // the others wait for this card
-    fill(card.error, error.what());
+    set_text(card.error, error.what());
   }
   return card;
 }
@@ -67,12 +64,6 @@ std::string list(const Groups& groups, const std::vector<NcclCard>& cards) {
   for (const auto& [what, ranks] : groups)
     text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", name_ranks(ranks, cards), what);
   return text;
-}
-
-std::vector<NcclCard> gather(Communicator& host, const NcclCard& own) {
-  std::vector<NcclCard> cards(std::size_t(host.size()));
-  host.all_gather(&own, cards.data(), sizeof own);
-  return cards;
 }
 
 /// Throws where a rank took an error down.
@@ -128,12 +119,12 @@ ncclUniqueId share_id(Communicator& host, const Nccl& nccl) {
 
 const Nccl& open_nccl_together(Communicator& host, const std::string& library) {
   const Nccl* nccl = nullptr;
-  const std::vector<NcclCard> cards = gather(host, card_of([&](NcclCard& card) {
-                                               nccl = &open_nccl(library);
-                                               card.version =
-                                                   checked_version(*nccl, nccl_name(library));
-                                               require_launch_order();
-                                             }));
+  const std::vector<NcclCard> cards =
+      gather_records(host, card_of([&](NcclCard& card) {
+                       nccl = &open_nccl(library);
+                       card.version = checked_version(*nccl, nccl_name(library));
+                       require_launch_order();
+                     }));
   require_all("it cannot be used by all", cards);
   require_one_version(cards);
   return *nccl;
@@ -141,11 +132,11 @@ const Nccl& open_nccl_together(Communicator& host, const std::string& library) {
 
 void join_together(Communicator& host, const Nccl& nccl, NcclLink& link, double limit_s) {
   const ncclUniqueId id = share_id(host, nccl);
-  const std::vector<NcclCard> cards = gather(host, card_of([&](NcclCard&) {
-                                               const std::string error = link.join(id, limit_s);
-                                               if (!error.empty())
-                                                 throw EnvironmentError(error, nccl_network_hint());
-                                             }));
+  const std::vector<NcclCard> cards =
+      gather_records(host, card_of([&](NcclCard&) {
+                       const std::string error = link.join(id, limit_s);
+                       if (!error.empty()) throw EnvironmentError(error, nccl_network_hint());
+                     }));
   try {
     require_all("the communicator could not be made", cards);
   } catch (...) {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+#include <vector>
+
+#include "core/exec/communicator.h"
+
+namespace lockstep {
+
+/// Every rank's record, by rank, on every rank: its bytes as they are. Collective.
+template <typename Record>
+std::vector<Record> gather_records(Communicator& communicator, const Record& own) {
+  static_assert(std::is_trivially_copyable_v<Record> && !std::is_same_v<Record, bool>);
+  std::vector<Record> all(std::size_t(communicator.size()));
+  communicator.all_gather(&own, all.data(), sizeof own);
+  return all;
+}
+
+}  // namespace lockstep
