@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/preprocessing.h"
+#include "lockstep/preprocessing.h"
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "core/data/embedded_column.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/preprocessing_file.h"
+#include "lockstep/preprocessing_file.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "core/data/embedded_column.h"
 #include "core/data/input_file.h"
 #include "core/data/table/row_reader.h"
 #include "core/io/strict_json.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/weights.h"
+#include "lockstep/weights.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/sha256.h"
 #include "core/io/safetensors.h"
 

@@ -85,13 +85,6 @@ void run_eagerly(StepSegment& segment);
 /// How a segment was done.
 enum class StepWay : std::uint8_t { eager, captured, replayed };
 
-/// How much of training a device does by replaying captured graphs.
-struct GraphUse {
-  std::uint64_t graphs = 0;  ///< captured segments of steps
-  std::int64_t replays = 0;  ///< of them
-  std::string why_not;       ///< why nothing more is captured; empty: everything is that can be
-};
-
 /// The captured segments of a replica's steps; see Note [Step graphs].
 class StepGraphs {
  public:

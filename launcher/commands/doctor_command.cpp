@@ -13,14 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/exec/communicator.h"
 #include "core/host/machine.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
-#include "parallel/session/job.h"
+#include "lockstep/error.h"
+#include "lockstep/job.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {

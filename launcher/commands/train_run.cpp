@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/host/machine.h"
 #include "core/nn/trace.h"
 #include "launcher/advice/out_of_memory.h"
@@ -20,12 +20,12 @@
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/other_settings.h"
+#include "lockstep/trainer.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/shared_folder.h"
 #include "parallel/session/stop_signals.h"
-#include "parallel/training/trainer.h"
 
 namespace lockstep {
 namespace {
@@ -63,7 +63,7 @@ std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<Run
 
 /// Elements. Throws what the model has against the data's shape, and patterns that freeze nothing.
 ParameterCount count_parameters(const PlanRequest& request) {
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.mode = Mode::evaluation;
   settings.freeze = request.options.freeze;
   const Graph graph = trace(request.model, request.loss, request.data.train->spec(), settings);

@@ -13,7 +13,7 @@
 #include "core/base/signal_masked_thread.h"
 #include "core/host/machine.h"
 #include "launcher/gpu_monitor/nvml.h"
-#include "parallel/monitor/train_records.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 namespace {

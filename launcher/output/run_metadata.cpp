@@ -8,6 +8,7 @@
 #include "core/io/run_log.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/processes/shell_text.h"
+#include "lockstep/job.h"
 
 namespace lockstep {
 namespace {

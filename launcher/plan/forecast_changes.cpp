@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
 
 namespace lockstep {

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "lockstep/schedule.h"
 #include "parallel/batch/schedule.h"
 
 namespace lockstep {

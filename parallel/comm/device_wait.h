@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/exec/position.h"
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <exception>
 #include <map>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/number_format.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/memory/micro_batch_timer.h"

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/data/loader.h"
+#include "lockstep/error.h"
+#include "lockstep/loader.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/replica/program_set.h"
 

@@ -8,8 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/exec/communicator.h"
 #include "core/exec/roofline.h"
+#include "lockstep/error.h"
 #include "parallel/monitor/profile_trace.h"
 
 namespace lockstep {

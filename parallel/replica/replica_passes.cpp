@@ -2,7 +2,7 @@
 // What runs programs beside training: evaluation, and the search for the operator that computed
 // something that is not finite, in every step with LOCKSTEP_NAN_CHECK=1 and in one that is
 // replayed.
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/replica_state.h"

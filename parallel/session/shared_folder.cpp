@@ -4,13 +4,14 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/host/machine.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run does where a step is not finite, or its loss jumps.
 #include <cmath>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/training/training_run.h"
 
 namespace lockstep {

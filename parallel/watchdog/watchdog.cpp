@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <mutex>
 #include <optional>
 #include <pthread.h>
@@ -14,9 +15,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
+#include "lockstep/error.h"
 #include "parallel/watchdog/failure_detector.h"
 #include "parallel/watchdog/failure_report.h"
 #include "parallel/watchdog/heartbeat_transport.h"

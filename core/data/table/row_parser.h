@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "core/data/table/column_roles.h"
 #include "core/data/table/table_survey.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

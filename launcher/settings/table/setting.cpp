@@ -2,8 +2,9 @@
 #include "launcher/settings/table/setting.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

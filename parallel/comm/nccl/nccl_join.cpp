@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {
