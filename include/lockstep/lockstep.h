@@ -3,7 +3,6 @@
 
 /// The C++ interface of Lockstep in one header. Start with run_job() (lockstep/job.h) and Trainer
 /// (lockstep/trainer.h); lockstep/builder.h has the layers of models, lockstep/sources.h the data.
-#include "lockstep/adamw.h"
 #include "lockstep/augment.h"
 #include "lockstep/builder.h"
 #include "lockstep/console.h"
@@ -27,7 +26,6 @@
 #include "lockstep/rank_context.h"
 #include "lockstep/replica.h"
 #include "lockstep/schedule.h"
-#include "lockstep/sgd.h"
 #include "lockstep/shape.h"
 #include "lockstep/sources.h"
 #include "lockstep/step_result.h"

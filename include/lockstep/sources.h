@@ -145,7 +145,7 @@ DataSplit images(const std::string& folder, const ImageOptions& options = {});
 /// ranks of a host. Throws DataError where the file is not as it says, naming the byte.
 DataSplit packed(const std::string& file, const ImageOptions& options = {});
 
-/// What open() takes in addition to a source's name; each kind of source reads its own part.
+/// What open() reads in addition to a source's name; each kind of source reads its own part.
 struct OpenOptions {
   /// Share kept for validation, of sources without a validation part of their own.
   double validation_fraction = 0.0;
