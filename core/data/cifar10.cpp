@@ -9,6 +9,7 @@
 #include "core/base/file_kind.h"
 #include "core/base/file_reader.h"
 #include "core/data/input_file.h"
+#include "core/data/preprocessing.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
 

@@ -6,6 +6,7 @@
 #include "core/base/file_kind.h"
 #include "core/data/idx.h"
 #include "core/data/input_file.h"
+#include "core/data/preprocessing.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
 

@@ -11,6 +11,7 @@
 #include "core/io/manifest.h"
 #include "core/io/output_file.h"
 #include "core/io/safetensors.h"
+#include "core/io/weights.h"
 #include "lockstep/weights.h"
 
 namespace lockstep::io {

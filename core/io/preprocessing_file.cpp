@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/preprocessing_file.h"
+#include "core/io/preprocessing_file.h"
 
 #include <algorithm>
 #include <cmath>

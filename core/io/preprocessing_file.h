@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/preprocessing.h"
+#include "lockstep/preprocessing_file.h"
 
 namespace lockstep::io {
 

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/name_patterns.h"
+#include "core/data/embedded_column.h"
 #include "core/grad/differentiate.h"
 #include "core/nn/builder.h"
 #include "core/ops/cast.h"

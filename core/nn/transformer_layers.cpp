@@ -3,6 +3,7 @@
 #include "core/nn/builder.h"
 #include "core/ops/attention.h"
 #include "core/ops/embedding.h"
+#include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/scale.h"
 

@@ -11,13 +11,13 @@
 #include "core/data/input_file.h"
 #include "core/io/folder.h"
 #include "core/io/output_file.h"
+#include "core/io/preprocessing_file.h"
 #include "core/io/safetensors.h"
 #include "core/io/torch/torch_writer.h"
 #include "launcher/commands/commands.h"
 #include "launcher/predict/saved_weights.h"
 #include "launcher/settings/command_line.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing_file.h"
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "core/base/env.h"
+#include "core/base/number_format.h"
 #include "core/base/printable.h"
 #include "core/host/machine.h"
+#include "core/io/preprocessing_file.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/output/run_metadata.h"
 #include "launcher/output/step_memory_json.h"
@@ -21,7 +23,6 @@
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing_file.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/stop_signals.h"

@@ -8,6 +8,7 @@
 #include "core/base/sha256.h"
 #include "core/io/weights.h"
 #include "core/step/fault_injector.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/replica_check.h"

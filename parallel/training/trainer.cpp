@@ -10,11 +10,12 @@
 #include "core/data/preprocessing.h"
 #include "core/io/folder.h"
 #include "core/io/output_file.h"
-#include "lockstep/preprocessing_file.h"
+#include "core/io/preprocessing_file.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/batch/run_settings.h"
+#include "parallel/batch/training_feed.h"
 #include "parallel/training/resume.h"
 #include "parallel/training/training_run.h"
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/error.h"
+#include "parallel/batch/training_feed.h"
 #include "parallel/training/training_run.h"
 
 namespace lockstep {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
+#include "core/io/weights.h"
 #include "lockstep/weights.h"
 
 namespace lockstep::io {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io/preprocessing_file.h"
 #include "lockstep/error.h"
 #include "lockstep/sources.h"
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/io/run_log.h"
+#include "parallel/console/console.h"
 #include "parallel/console/output_relay.h"
 
 namespace lockstep {

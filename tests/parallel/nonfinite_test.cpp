@@ -9,6 +9,7 @@
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
 #include "parallel/batch/batch_plan.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/replica/nonfinite_locator.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"

@@ -4,6 +4,7 @@
 #include "core/base/check.h"
 #include "core/base/random.h"
 #include "core/data/glyphs/glyph_renderer.h"
+#include "core/data/preprocessing.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
 

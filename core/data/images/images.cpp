@@ -4,12 +4,14 @@
 #include <numeric>
 
 #include "core/base/check.h"
+#include "core/data/content_sample.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_header.h"
 #include "core/data/images/image_samples.h"
 #include "core/data/images/image_workspace.h"
 #include "core/data/input_file.h"
+#include "core/data/preprocessing.h"
 #include "core/data/row_split.h"
 #include "lockstep/sources.h"
 

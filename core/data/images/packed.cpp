@@ -15,6 +15,7 @@
 #include "core/data/images/image_workspace.h"
 #include "core/data/images/pack_format.h"
 #include "core/data/input_file.h"
+#include "core/data/preprocessing.h"
 #include "core/data/row_split.h"
 #include "lockstep/sources.h"
 
