@@ -29,12 +29,20 @@ struct SavedArrays;
 class ShardNorms;
 struct StepTimes;
 
-/// One rank's copy of the model in lockstep with the others: the compiled programs, the flat
-/// arrays, the exchange and the optimizer. Trainer drives it; an own training loop may as well.
-/// Collective: all ranks call the same functions with matching arguments.
+/// One rank's copy of the model in lockstep with the others, for a training loop of your own:
+///
+///   for (std::int64_t step = 0; step < steps; ++step)
+///     for (const lockstep::StepResult& result :
+///          replica.train_step(feed.schedule(step), loader, step, lr))
+///       lockstep::require_finite(result);
+///   for (const lockstep::StepResult& result : replica.finish_steps())
+///     lockstep::require_finite(result);
+///
+/// Trainer drives one, and asks it for more than such a loop needs. Collective: all ranks call the
+/// same functions with matching arguments, in the same order, each from one thread.
 class Replica {
  public:
-  /// Compiles training and evaluation programs for micro-batches of plan_batch()'s size and for
+  /// Compiles training and evaluation programs for micro-batches of `options`' size and for
   /// each of `tail_sizes` (short last micro-batches, with or without duplicates). Parameters start
   /// from the seed or from `options.init`, equal on every rank that reads equal files. Throws
   /// ConfigError, ShapeError, DataError, OutOfMemory.
@@ -50,9 +58,9 @@ class Replica {
   /// This rank's part of a global batch of `samples`.
   Schedule schedule(std::int64_t samples) const;
 
-  /// Has a loader for this replica fill memory that the device copies from while the host continues,
-  /// and leave it alone meanwhile. Changes nothing where the device is the processor itself. Any
-  /// other loader will do too.
+  /// Has a loader for this replica fill memory that the device copies from while the host
+  /// continues, and leave it alone meanwhile. Changes nothing where the device is the processor
+  /// itself. Any other loader will do too.
   void lend_memory(data::LoaderOptions& options) const;
 
   /// Forward and backward of the scheduled micro-batches, which `loader` delivers in schedule
@@ -76,7 +84,7 @@ class Replica {
   /// been returned, and lets updates happen again.
   void resume_updates();
 
-  /// Has the device's own clock measure the next train_step(): see DeviceTimer.
+  /// Has the device's own clock measure the next train_step(): see device_times().
   void time_next_step();
   /// Seconds of that step, whose result is known; nothing where it was not measured, as on a CPU.
   std::optional<DeviceTimes> device_times(std::int64_t step) const;
@@ -103,8 +111,8 @@ class Replica {
   Schedule evaluation_schedule(std::int64_t samples) const;
   /// Compiles the program that an evaluation of so many samples needs for its last micro-batch,
   /// where `tail_sizes` had no such one, in the place of the last program that this function
-  /// compiled. It shares the memory of the others; what it needs in addition to that is in no plan: see
-  /// ProgramSet::set_late_evaluation(). Throws OutOfMemory. Collective.
+  /// compiled. It shares the memory of the others; what it needs in addition to that is in no plan:
+  /// see memory(). Throws OutOfMemory. Collective.
   void compile_for_evaluation(std::int64_t samples);
   /// Mean loss and accuracy over all of them, with running statistics.
   StepResult evaluate(const Schedule& schedule, data::Loader& loader);
@@ -129,7 +137,7 @@ class Replica {
   /// All that it has reserved, by category; loader and snapshot are not its own. `context` is
   /// context_part() of when it had been made, known on a GPU alone.
   MemoryTable memory() const;
-  /// What this process had of its own before anything was reserved: see ProgramSet.
+  /// What this process had of its own before anything was reserved.
   std::uint64_t baseline_bytes() const;
   /// What was timed; null without TrainOptions::profile.
   Profiler* profiler();

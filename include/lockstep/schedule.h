@@ -31,12 +31,11 @@ struct ShardRange {
 struct Schedule {
   std::int64_t samples = 0;
   int shards = 0;  ///< of this batch, of all ranks
-  /// Of every rank. A shard in no range is *absent*: it has no micro-batch (the last shard of a
-  /// slot where the micro-batches are not a multiple of the cluster).
+  /// Of every rank. A shard in no range has no micro-batch.
   std::vector<ShardRange> shards_of_rank;
   std::vector<ShardWork> work;  ///< of this rank
-  /// With clusters: rounds that the cluster's busiest slot runs. A rank with fewer micro-batches
-  /// runs its program for zero samples in the missing rounds, to join the collectives.
+  /// Where several ranks form a batch-norm group: the micro-batches of the one that has most. The
+  /// others compute zero samples in the missing rounds, to join the collectives.
   int rounds = 0;
   /// The most rounds that any rank runs: equal on all ranks.
   int most_rounds = 0;

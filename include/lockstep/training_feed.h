@@ -82,7 +82,8 @@ class TrainingRequests {
   std::size_t shard_ = 0, micro_batch_ = 0;
 };
 
-/// The requests of an evaluation: samples in order, this rank's micro-batches.
+/// The requests of the Loader that serves an evaluation: samples in order, this rank's
+/// micro-batches. `schedule` must outlive it.
 class EvaluationFeed {
  public:
   explicit EvaluationFeed(const Schedule& schedule) : schedule_(schedule) {}

@@ -24,6 +24,7 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/session/error_report.h"
+#include "parallel/session/fault_log.h"
 #include "parallel/session/shared_folder.h"
 #include "parallel/session/stop_signals.h"
 

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <fmt/format.h>
 
+#include "core/exec/backend.h"
 #include "core/host/machine.h"
 #include "core/io/run_log.h"
 #include "launcher/processes/host_facts.h"

@@ -25,6 +25,7 @@
 #include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/session/error_report.h"
+#include "parallel/session/fault_log.h"
 #include "parallel/session/stop_signals.h"
 
 namespace lockstep {

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "core/exec/communicator.h"
 #include "core/exec/position.h"
 #include "lockstep/rank_context.h"
 

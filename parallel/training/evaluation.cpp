@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/data/zero_filled_dataset.h"
+#include "core/exec/position.h"
 #include "lockstep/training_feed.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/training/run_loaders.h"
