@@ -11,6 +11,7 @@
 #include "core/ops/conv2d.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"
+#include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
 #include "core/ops/losses/binary_cross_entropy.h"
@@ -23,4 +24,3 @@
 #include "core/ops/relu.h"
 #include "core/ops/reshape.h"
 #include "core/ops/scale.h"
-#include "lockstep/gelu_kind.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/ops/gelu.h"
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/kernel_list.h"
-#include "core/ops/gelu.h"
 
 // map() of elementwise.cuh. Bytes: each tensor once. 25 to 60 instructions an element: bound by
 // memory in fp32; in bf16, where a byte carries twice the elements, the approximations of
