@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/data/augment.h"
 
 namespace lockstep::data {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/preprocessing.h"
+#include "core/data/preprocessing.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/weights.h"
+#include "core/io/weights.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
 #include <sys/socket.h>
