@@ -10,9 +10,9 @@
 #include "core/graph/rewrite.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/conv2d.h"
+#include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
-#include "core/ops/gelu.h"
 
 namespace lockstep {
 namespace {

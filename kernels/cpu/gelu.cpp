@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/ops/gelu.h"
+
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/kernel_list.h"
-#include "core/ops/gelu.h"
 
 namespace lockstep::cpu {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "core/ops/attention.h"
 #include "core/ops/embedding.h"
+#include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
-#include "core/ops/gelu.h"
 #include "tests/agreement/golden_case.h"
 
 namespace lockstep::test {

@@ -11,12 +11,12 @@
 #include "core/ops/attention.h"
 #include "core/ops/cast.h"
 #include "core/ops/embedding.h"
+#include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/scale.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "core/ops/gelu.h"
 #include "tests/benchmarks/operator_run.h"
 
 namespace lockstep {

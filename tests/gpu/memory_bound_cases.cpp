@@ -4,6 +4,7 @@
 #include "core/ops/cast.h"
 #include "core/ops/column_embedding.h"
 #include "core/ops/dropout.h"
+#include "core/ops/gelu.h"
 #include "core/ops/losses/binary_cross_entropy.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/normalize.h"
@@ -12,7 +13,6 @@
 #include "core/ops/pooling/max_pool2d.h"
 #include "core/ops/relu.h"
 #include "core/ops/scale.h"
-#include "core/ops/gelu.h"
 #include "tests/gpu/rates.h"
 
 namespace lockstep::rates {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/conv2d.h"
+#include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "core/ops/relu.h"
 #include "kernels/cpu/kernel_list.h"
-#include "core/ops/gelu.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"

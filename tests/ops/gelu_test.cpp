@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/ops/gelu.h"
+
 #include <cmath>
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/kernel_list.h"
-#include "core/ops/gelu.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"

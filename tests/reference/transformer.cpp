@@ -5,8 +5,8 @@
 #include <numbers>
 
 #include "core/ops/embedding.h"
-#include "core/ops/layer_norm.h"
 #include "core/ops/gelu.h"
+#include "core/ops/layer_norm.h"
 #include "tests/reference/elementwise.h"
 
 namespace lockstep::test {

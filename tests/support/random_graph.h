@@ -7,6 +7,7 @@
 #include "core/ops/add.h"
 #include "core/ops/cast.h"
 #include "core/ops/conv2d.h"
+#include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
 #include "core/ops/pooling/avg_pool2d.h"
@@ -14,7 +15,6 @@
 #include "core/ops/relu.h"
 #include "core/ops/reshape.h"
 #include "core/ops/scale.h"
-#include "core/ops/gelu.h"
 
 namespace lockstep::testing {
 
