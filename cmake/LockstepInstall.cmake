@@ -30,9 +30,8 @@ if(TARGET lockstep)
   install(SCRIPT cmake/LockstepInstallPages.cmake COMPONENT runtime)
 endif()
 
-install(CODE "set(SOURCE \"${PROJECT_SOURCE_DIR}\")
-  set(INCLUDES \"${CMAKE_INSTALL_INCLUDEDIR}\")" COMPONENT development)
-install(SCRIPT cmake/LockstepInstallHeaders.cmake COMPONENT development)
+install(DIRECTORY include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+  FILES_MATCHING PATTERN "*.h")
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 install(EXPORT LockstepLibraries NAMESPACE Lockstep:: DESTINATION ${package_folder} COMPONENT development)

@@ -1,8 +1,13 @@
-# lockstep_library(NAME FOLDERS... [DEPENDS ...] [PRIVATE_DEPENDS ...]): a static library of every .cpp in the given
-# folders of this directory. It is installed for users of the C++ interface, unless it is the program's.
+# lockstep_library(NAME FOLDERS... [HEADERS ...] [DEPENDS ...] [PRIVATE_DEPENDS ...]): a static library of every .cpp in
+# the given folders of this directory. HEADERS: those of include/lockstep whose functions it has, without ".h"; by these
+# tests/lint/check_rooms.py knows who may include them. It is installed for users of the C++ interface, unless it is the
+# program's.
 function(lockstep_library name)
-  cmake_parse_arguments(ARG "" "" "FOLDERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "FOLDERS;HEADERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   set(sources)
+  foreach(header ${ARG_HEADERS})
+    list(APPEND sources ${PROJECT_SOURCE_DIR}/include/lockstep/${header}.h)
+  endforeach()
   foreach(folder ${ARG_FOLDERS})
     file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
     list(APPEND sources ${found})
@@ -10,7 +15,8 @@ function(lockstep_library name)
   add_library(${name} STATIC ${sources})
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS}
     $<BUILD_INTERFACE:lockstep_warnings>)
   lockstep_installed(${name})

@@ -4,14 +4,15 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <fmt/format.h>
 #include <string_view>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

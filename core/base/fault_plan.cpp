@@ -5,10 +5,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <fmt/format.h>
 #include <span>
 
-#include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

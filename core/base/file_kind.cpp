@@ -2,9 +2,10 @@
 #include "core/base/file_kind.h"
 
 #include <cerrno>
+#include <fmt/format.h>
 #include <system_error>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

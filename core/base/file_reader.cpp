@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 
 namespace lockstep {

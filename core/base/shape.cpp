@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/shape.h"
+#include "lockstep/shape.h"
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/random.h"
 #include "core/base/suggest.h"
 

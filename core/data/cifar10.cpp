@@ -5,12 +5,13 @@
 #include <span>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/base/file_reader.h"
 #include "core/data/input_file.h"
 #include "core/data/preprocessing.h"
-#include "core/data/sources.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,19 +5,9 @@
 #include <functional>
 #include <string>
 
+#include "lockstep/dataset.h"
+
 namespace lockstep::data {
-
-/// What a run remembers of files that are too many or too large to be read whole at each start, so
-/// that it notices at a resume that they have changed. A source whose fingerprint() covers every
-/// byte, or that checks what it reads, has an empty one.
-struct ContentSample {
-  /// Of the sizes, and of bytes that the seed chose.
-  std::uint64_t hash = 0;
-  /// When the newest of the files was written, in seconds since 1970; 0: not known.
-  std::int64_t written = 0;
-
-  bool empty() const { return hash == 0 && written == 0; }
-};
 
 /// Files up to so many bytes are read whole.
 constexpr std::uint64_t kWholeSampleBytes = std::uint64_t{64} << 20;

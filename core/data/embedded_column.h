@@ -3,15 +3,9 @@
 
 #include <cstdint>
 
-namespace lockstep::data {
+#include "lockstep/dataset.h"
 
-/// A feature that holds the index of a category, 0 to categories - 1, which a model looks up in a
-/// table of its own (Builder::column_embedding()).
-struct EmbeddedColumn {
-  std::int64_t feature = 0;  ///< its place in a sample
-  std::int64_t categories = 0;
-  bool operator==(const EmbeddedColumn&) const = default;
-};
+namespace lockstep::data {
 
 /// A table's column of texts is embedded from so many categories on; one-hot features of fewer cost
 /// little, and are learned sooner.
@@ -19,5 +13,10 @@ inline constexpr std::int64_t kMinEmbeddedCategories = 32;
 
 /// f32 holds every index below this one.
 inline constexpr std::int64_t kMaxEmbeddedCategories = std::int64_t{1} << 24;
+
+/// Throws ConfigError: `spec.embedded` names features that its samples do not have, twice or in
+/// another order, or of fewer than 1 or more than kMaxEmbeddedCategories categories; or the samples
+/// have a scale, which would change indices.
+void check_embedded(const SampleSpec& spec);
 
 }  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include <memory>
 #include <zlib.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/input_file.h"
 
 namespace lockstep::data {

@@ -2,9 +2,10 @@
 #include "core/data/ignore_label.h"
 
 #include <cstring>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
-#include "core/data/preprocessing.h"
+#include "lockstep/error.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/data/dataset.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 

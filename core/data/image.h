@@ -44,11 +44,7 @@ struct ImageView {
   int height = 0;
 };
 
-/// Images of more pixels are refused before anything is allocated for them, unless --max-pixels
-/// says otherwise: where Pillow refuses a decompression bomb, at 2 * MAX_IMAGE_PIXELS.
-constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
-
-/// The largest such limit: the pixels of one image are counted in 32 bits of bytes.
+/// The largest limit of pixels: those of one image are counted in 32 bits of bytes.
 constexpr std::int64_t kMaxMaxPixels = std::int64_t{1} << 30;
 
 /// Max side of a sample of an image, in pixels: 48 MiB of bytes.

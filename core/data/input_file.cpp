@@ -10,7 +10,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 
 namespace lockstep::data {

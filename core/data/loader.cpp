@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/loader.h"
+#include "lockstep/loader.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,7 +10,7 @@
 #include <system_error>
 #include <thread>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/loader_slot.h"
 #include "core/data/worker_control.h"
 

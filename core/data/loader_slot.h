@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
-#include "core/data/load_request.h"
+#include "lockstep/dataset.h"
+#include "lockstep/load_request.h"
 
 namespace lockstep::data {
 

@@ -4,10 +4,11 @@
 #include <charconv>
 #include <iterator>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/suggest.h"
 #include "core/data/ignore_label.h"
-#include "core/data/sources.h"
+#include "core/data/preprocessing.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "core/data/embedded_column.h"
 
 namespace lockstep::data {
 namespace {

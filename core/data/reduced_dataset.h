@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 

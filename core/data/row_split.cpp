@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/sampler.h"
 
 namespace lockstep::data {

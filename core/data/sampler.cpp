@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/random.h"
 
 namespace lockstep::data {

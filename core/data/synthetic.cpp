@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/random.h"
 #include "core/data/images/image_samples.h"
 #include "core/data/input_file.h"
-#include "core/data/sources.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "core/base/error.h"
-#include "core/data/preprocessing.h"
+#include "lockstep/error.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

@@ -7,7 +7,8 @@
 #include <set>
 #include <string>
 
-#include "core/data/dataset.h"
+#include "lockstep/dataset.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "core/data/preprocessing.h"
+
 namespace lockstep {
 
 std::vector<double> softmax(std::span<const float> logits) {

@@ -9,11 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/exec/device_tracer.h"
 #include "core/exec/kernel.h"
 #include "core/exec/optimizer_update.h"
 #include "core/exec/range_marker.h"
+#include "lockstep/device_use.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
@@ -113,13 +114,6 @@ class DeviceGraph {
   virtual void launch() = 0;
   /// Kernels, copies and collectives in it.
   virtual std::size_t nodes() const = 0;
-};
-
-/// What a device reaches in large GEMMs and in streaming through memory, measured.
-struct DevicePeaks {
-  double fp32_flops = 0;  ///< a second
-  double bf16_flops = 0;
-  double bytes = 0;  ///< read and written a second, far beyond the caches
 };
 
 /// What devices of a kind have in common, so that work for one that is not here can be planned.

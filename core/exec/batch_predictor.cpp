@@ -3,6 +3,7 @@
 
 #include "core/io/load_weights.h"
 #include "core/nn/trace.h"
+#include "lockstep/precision.h"
 
 namespace lockstep {
 

@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
 #include "core/exec/program.h"
-#include "core/nn/builder.h"
+#include "lockstep/builder.h"
+#include "lockstep/dataset.h"
+#include "lockstep/precision.h"
 
 namespace lockstep {
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "core/base/check.h"
+
 namespace lockstep {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/base/shape.h"
+#include "lockstep/shape.h"
 
 namespace lockstep {
 

@@ -6,6 +6,7 @@
 
 #include "core/exec/step_counters.h"
 #include "core/optim/optimizer.h"
+#include "lockstep/optimizer.h"
 
 namespace lockstep {
 

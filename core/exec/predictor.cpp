@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/exec/predictor.h"
+#include "lockstep/predictor.h"
 
+#include "core/base/check.h"
 #include "core/base/csv_field.h"
-#include "core/base/error.h"
 #include "core/data/images/image_reader.h"
 #include "core/data/table/table_inputs.h"
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
-#include "core/io/preprocessing_file.h"
+#include "lockstep/preprocessing_file.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/exec/backend.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/grad/differentiate.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/graph/gradient_builder.h"
 #include "core/ops/add.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/graph.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 
@@ -143,5 +143,8 @@ std::string to_text(const Graph& graph) {
     text += fmt::format("output {} {}\n", name, describe(graph, value));
   return text;
 }
+
+const TensorType& Value::type() const { return graph_->value(id_).type; }
+const Shape& Value::shape() const { return type().shape; }
 
 }  // namespace lockstep

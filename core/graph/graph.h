@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/source_loc.h"
 #include "core/graph/operator.h"
-#include "core/graph/parameter.h"
+#include "lockstep/parameter.h"
+#include "lockstep/value.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/operator.h"
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

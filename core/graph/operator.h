@@ -7,15 +7,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/shape.h"
+#include "lockstep/shape.h"
+#include "lockstep/value.h"
 
 namespace lockstep {
 
 class GradientBuilder;
 struct Node;
-
-using ValueId = std::int32_t;
-inline constexpr ValueId kNoValue = -1;
 
 /// One enumerator for each line of core/graph/op_list.inc.
 enum class OpKind : std::uint16_t {

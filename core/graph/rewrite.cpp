@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/rewrite.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 

@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/parameter.h"
+#include "lockstep/load_request.h"
+#include "lockstep/parameter.h"
 
 /// A checkpoint is a folder step_00001000/ with
 ///   model.safetensors      parameters and running statistics, PyTorch's names and layouts
@@ -25,12 +26,6 @@ namespace lockstep::io {
 
 /// Of the format; a higher one than this is refused, naming both.
 inline constexpr int kCheckpointVersion = 1;
-
-/// Numbers of batches in the order of the data, from 0: first to last - 1.
-struct BatchRange {
-  std::int64_t first = 0, last = 0;
-  bool operator==(const BatchRange&) const = default;
-};
 
 /// What a run has to know, in addition to the tensors, to continue as if nothing had happened.
 /// Random numbers are keyed by seed, step and sample, so that no generator has a state to save.

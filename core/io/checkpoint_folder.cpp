@@ -3,7 +3,7 @@
 #include <charconv>
 #include <regex>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/strict_json.h"
 

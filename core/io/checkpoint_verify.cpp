@@ -7,7 +7,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/sha256.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"

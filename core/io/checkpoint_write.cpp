@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <span>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/sha256.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
@@ -12,6 +12,7 @@
 #include "core/io/output_file.h"
 #include "core/io/safetensors.h"
 #include "core/io/weights.h"
+#include "lockstep/weights.h"
 
 namespace lockstep::io {
 namespace fs = std::filesystem;

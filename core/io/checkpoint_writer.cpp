@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::io {
 namespace {

@@ -5,13 +5,14 @@
 #include <cstdio>
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <memory>
 #include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::io {
 namespace fs = std::filesystem;

@@ -9,7 +9,7 @@
 #include <set>
 #include <span>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/printable.h"
 #include "core/io/open_weights.h"
 

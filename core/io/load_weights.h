@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "core/base/name_patterns.h"
-#include "core/io/weights.h"
+#include "lockstep/weights.h"
 
 namespace lockstep::io {
-
-/// What became of the tensors of a file, and of the parameters of a model.
-struct LoadReport {
-  std::string source;                ///< the file, and the part of it
-  std::int64_t loaded = 0;           ///< parameters that have its values
-  std::int64_t fresh = 0;            ///< parameters that a skip pattern keeps as they were
-  std::vector<std::string> skipped;  ///< what of the file was not used: tensors, by name
-
-  /// "resnet18.pth: 100 tensors loaded, 22 skipped (fc.bias, fc.weight, 20 num_batches_tracked), 2
-  /// new": at most five names.
-  std::string to_string() const;
-};
 
 /// Reads the values of `parameters` (trained ones and running statistics; others are skipped) from
 /// what open_weights() opens, with PyTorch's names and layouts, as Lockstep, PyTorch and Hugging

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/sha256.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"

@@ -2,12 +2,13 @@
 #include "core/io/open_weights.h"
 
 #include <filesystem>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "core/io/safetensors.h"
 #include "core/io/sharded_weights.h"
 #include "core/io/torch/torch_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep::io {
 namespace {

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "core/data/embedded_column.h"
 #include "core/data/input_file.h"
 #include "core/data/table/row_reader.h"
 #include "core/io/strict_json.h"

@@ -4,11 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/data/preprocessing.h"
+#include "lockstep/preprocessing_file.h"
 
 namespace lockstep::io {
-
-inline constexpr const char* kPreprocessingFile = "preprocessing.json";
 
 /// The record as JSON, the text of preprocessing.json. Reading it gives the same bits of every
 /// number. Bytes of names that are not UTF-8 become U+FFFD, as printable() makes them.
@@ -17,8 +15,5 @@ std::string to_json(const data::Preprocessing& record);
 /// Reads what to_json() wrote; `where` names the file in messages. Throws DataError: no such JSON,
 /// another version, or a record that contradicts itself, naming the key.
 data::Preprocessing parse_preprocessing(std::string_view json, const std::string& where);
-
-/// The record in `file`. Throws DataError as parse_preprocessing(), and where it cannot be read.
-data::Preprocessing read_preprocessing(const std::string& file);
 
 }  // namespace lockstep::io

@@ -7,7 +7,7 @@
 #include <optional>
 #include <tuple>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/io/strict_json.h"
 
 namespace lockstep::io {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/io/output_file.h"
 #include "core/io/safetensors.h"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_reader.h"
 #include "core/base/printable.h"
 #include "core/io/strict_json.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::io {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/sha256.h"
 #include "core/io/safetensors.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/batch_norm.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/nn/builder.h"
 #include "core/ops/all_gather.h"
 
@@ -62,15 +62,15 @@ Value Builder::batch_norm_training(Value x,
                                    int mean,
                                    int variance,
                                    SourceLoc where) {
-  const bool across_ranks = settings_.group_ranks > 1;
+  const bool across_ranks = settings_->group_ranks > 1;
   const std::int64_t group =
-      across_ranks || settings_.batch_norm.kind != BatchNormPolicy::Kind::group
+      across_ranks || settings_->batch_norm.kind != BatchNormPolicy::Kind::group
           ? 0
-          : settings_.batch_norm.group;
+          : settings_->batch_norm.group;
   Value moments = apply(std::make_shared<ops::BatchNormMoments>(group), {x.id()}, path, where);
   if (across_ranks)
-    moments =
-        apply(std::make_shared<ops::AllGather>(settings_.group_ranks), {moments.id()}, path, where);
+    moments = apply(
+        std::make_shared<ops::AllGather>(settings_->group_ranks), {moments.id()}, path, where);
   const auto outputs = graph_.add_node(std::make_shared<ops::BatchNormNormalize>(group, o.eps),
                                        {x.id(),
                                         gamma.id(),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/nn/builder.h"
+#include "lockstep/builder.h"
 
 #include <charconv>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "core/nn/builder.h"
 #include "core/ops/add.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/dropout.h"
@@ -53,6 +54,16 @@ std::string BatchNormPolicy::to_string() const {
       return fmt::format("group:{}", group);
   }
   throw InternalError("unknown batch-norm policy");
+}
+
+Builder::Builder(Graph& graph, const BuilderSettings& settings)
+    : graph_(graph), settings_(std::make_unique<const BuilderSettings>(settings)) {}
+Builder::~Builder() = default;
+
+Mode Builder::mode() const { return settings_->mode; }
+
+const std::vector<data::EmbeddedColumn>& Builder::embedded_columns() const {
+  return settings_->embedded;
 }
 
 std::string Builder::layer_path(const std::string& name, const char* op) {

@@ -1,284 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "core/data/embedded_column.h"
-#include "core/graph/graph.h"
-#include "core/ops/gelu.h"
-#include "core/plan/precision.h"
+#include "lockstep/builder.h"
+#include "lockstep/dataset.h"
+#include "lockstep/precision.h"
 
 namespace lockstep {
 
-/// How batch-norm layers find their groups. Groups never straddle samples of other groups.
-struct BatchNormPolicy {
-  enum class Kind : std::uint8_t { local, sync, group };
-  Kind kind = Kind::local;
-  std::int64_t group = 0;  ///< group: samples in a group
-
-  /// "local", "sync" or "group:16". Throws ConfigError.
-  static BatchNormPolicy parse(const std::string& text);
-  std::string to_string() const;
-  bool operator==(const BatchNormPolicy&) const = default;
+/// What a Builder has to know of the program that a model is built for.
+struct BuilderSettings {
+  Mode mode = Mode::training;
+  BatchNormPolicy batch_norm = {};
+  int group_ranks = 1;  ///< ranks whose micro-batches form one batch-norm group
+  std::int64_t micro_batch = 1;
+  std::int64_t vocabulary = 0;  ///< tokens of the data, set by trace(); embeddings must hold them
+  std::vector<data::EmbeddedColumn> embedded = {};  ///< of the data, set by trace()
+  Precision precision = Precision::fp32;
+  bool fuse = true;               ///< apply the passes of core/plan/fuse.h
+  bool recompute = false;         ///< activations may be computed again: see fuse()
+  std::int64_t row_multiple = 1;  ///< of bf16 logits, if `fuse`: see pad_logits()
+  /// Regular expressions: trained parameters whose names they are found in keep their values.
+  std::vector<std::string> freeze = {};
+  bool operator==(const BuilderSettings&) const = default;
 };
-
-enum class Mode : std::uint8_t { training, evaluation };
-
-/// A tensor of the model being built: the handle that Builder's functions take and give.
-class Value {
- public:
-  Value() = default;
-  Value(const Graph* graph, ValueId id) : graph_(graph), id_(id) {}
-  ValueId id() const { return id_; }
-  /// [N, ...]
-  const Shape& shape() const { return graph_->value(id_).type.shape; }
-  const TensorType& type() const { return graph_->value(id_).type; }
-
- private:
-  const Graph* graph_ = nullptr;
-  ValueId id_ = kNoValue;
-};
-
-/// `name` in the options below is the layer's name within its scope ("conv1"); where it is empty,
-/// the operator's name with a running number is used ("conv2d1"). Parameters are "<layer>.weight".
-struct LinearOptions {
-  std::int64_t out_features = 0;
-  bool bias = true;
-  /// Above 0: weights start as normal(0, normal_init), biases as 0, instead of PyTorch's default
-  /// uniform(+-1 / sqrt(in)).
-  float normal_init = 0.0f;
-  /// The file holds W as [in, out] (Hugging Face's Conv1D, which GPT-2 has) instead of [out, in].
-  bool transposed_in_file = false;
-  /// Full name of a parameter [out_features, in] that is used as W instead of one of its own: the
-  /// embedding, for a tied head.
-  std::string tied_to = {};
-  std::string name = {};
-};
-struct EmbeddingOptions {
-  std::int64_t vocabulary = 0;
-  std::int64_t width = 0;
-  std::int64_t positions = 0;  ///< rows of the learned position table; 0: none
-  float init_deviation = 1.0f;
-  std::string name = {};           ///< the token table is "<name>.weight"
-  std::string position_name = {};  ///< the position table is "<position_name>.weight"
-};
-/// Values of a category's vector where not set otherwise: min(600, round(1.6 K^0.56)) for K
-/// categories. Source: fast.ai's emb_sz_rule (fastai.tabular.model), found by trying tables.
-std::int64_t embedding_width(std::int64_t categories);
-
-struct ColumnEmbeddingOptions {
-  /// Values of a vector, one for each embedded column; empty: embedding_width() of each.
-  std::vector<std::int64_t> widths = {};
-  /// As torch.nn.Embedding's: vectors start with values as large as those of standardised numbers,
-  /// and the first layer sees both alike. From much smaller ones (0.01) SGD hardly gets away, since
-  /// vectors and the weights that multiply them have gradients as small as each other: of 1,000
-  /// categories in 600 steps at a rate of 0.05 it learned a tenth of the variance, from 1 nine
-  /// tenths. AdamW learned it from either.
-  float init_deviation = 1.0f;
-  std::string name = "embeddings";  ///< the tables are "<name>.0.weight", "<name>.1.weight", ...
-};
-struct LayerNormOptions {
-  float eps = 1e-5f;
-  bool bias = true;
-  std::string name = {};
-};
-struct AttentionOptions {
-  int heads = 1;
-  bool causal = true;
-  float dropout = 0.0f;  ///< of the attention weights, in training
-};
-struct Conv2dOptions {
-  std::int64_t out_channels = 0;
-  int kernel = 3;
-  int stride = 1;
-  int padding = 0;
-  int groups = 1;
-  bool bias = true;
-  /// Weights start as normal(0, sqrt(2 / (kernel^2 out_channels))) (He et al. 2015, fan out) and
-  /// biases as 0, instead of PyTorch's default uniform(+-1 / sqrt(fan_in)).
-  bool he_normal_init = false;
-  std::string name = {};
-};
-struct BatchNormOptions {
-  float eps = 1e-5f;
-  float momentum = 0.1f;  ///< share of the new statistics
-  float init_weight = 1.0f;
-  std::string name = {};
-};
-struct Pool2dOptions {
-  int kernel = 2;
-  int stride = 0;  ///< 0: the kernel
-  int padding = 0;
-};
-
-/// What a user writes a model with: each function appends operators to a static graph and returns
-/// their output. Shapes are checked at the call; errors name the layer and the line of the call.
-class Builder {
- public:
-  struct Settings {
-    Mode mode = Mode::training;
-    BatchNormPolicy batch_norm = {};
-    int group_ranks = 1;  ///< ranks whose micro-batches form one batch-norm group
-    std::int64_t micro_batch = 1;
-    std::int64_t vocabulary = 0;  ///< tokens of the data, set by trace(); embeddings must hold them
-    std::vector<data::EmbeddedColumn> embedded = {};  ///< of the data, set by trace()
-    Precision precision = Precision::fp32;
-    bool fuse = true;               ///< apply the passes of core/plan/fuse.h
-    bool recompute = false;         ///< activations may be computed again: see fuse()
-    std::int64_t row_multiple = 1;  ///< of bf16 logits, if `fuse`: see pad_logits()
-    /// Regular expressions: trained parameters whose names they are found in keep their values.
-    std::vector<std::string> freeze = {};
-    bool operator==(const Settings&) const = default;
-  };
-  Builder(Graph& graph, const Settings& settings) : graph_(graph), settings_(settings) {}
-
-  Mode mode() const { return settings_.mode; }
-  /// Features of the data that hold the index of a category: see column_embedding().
-  const std::vector<data::EmbeddedColumn>& embedded_columns() const { return settings_.embedded; }
-
-  /// y = x W^T + b; x: [N, ..., in] -> [N, ..., out_features]. After flatten() of an image, W's
-  /// file layout is PyTorch's, whose flatten walks channels first.
-  Value linear(Value x, const LinearOptions& options, SourceLoc where = SourceLoc::current());
-  /// tokens: [N, T] i32 -> [N, T, width]; learned positions are added where there are any.
-  Value embedding(Value tokens,
-                  const EmbeddingOptions& options,
-                  SourceLoc where = SourceLoc::current());
-  /// The model's input [N, F] with a learned vector in place of each feature that the data say is
-  /// the index of a category (SampleSpec::embedded), in the order of the features (see
-  /// ops::ColumnEmbedding) -> [N, F - E + sum of widths]; x itself where there are none. What a
-  /// model of tables begins with. Tables [K, D] are those of a torch.nn.ModuleList of Embedding.
-  Value column_embedding(Value x,
-                         const ColumnEmbeddingOptions& options = {},
-                         SourceLoc where = SourceLoc::current());
-  /// x: [N, ..., C], normalised over C.
-  Value layer_norm(Value x,
-                   const LayerNormOptions& options = {},
-                   SourceLoc where = SourceLoc::current());
-  Value gelu(Value x,
-             ops::GeluKind kind = ops::GeluKind::erf,
-             SourceLoc where = SourceLoc::current());
-  /// qkv: [N, T, 3 C], queries, keys and values side by side -> [N, T, C]
-  Value attention(Value qkv,
-                  const AttentionOptions& options,
-                  SourceLoc where = SourceLoc::current());
-  Value scale(Value x, float factor, SourceLoc where = SourceLoc::current());
-  /// x: [N, H, W, C] -> [N, P, Q, out_channels]
-  Value conv2d(Value x, const Conv2dOptions& options, SourceLoc where = SourceLoc::current());
-  /// x: [N, C] or [N, H, W, C]; per-batch statistics in training, running ones in evaluation.
-  Value batch_norm(Value x,
-                   const BatchNormOptions& options = {},
-                   SourceLoc where = SourceLoc::current());
-  Value relu(Value x, SourceLoc where = SourceLoc::current());
-  Value add(Value a, Value b, SourceLoc where = SourceLoc::current());
-  Value max_pool2d(Value x,
-                   const Pool2dOptions& options = {},
-                   SourceLoc where = SourceLoc::current());
-  Value avg_pool2d(Value x,
-                   const Pool2dOptions& options = {},
-                   SourceLoc where = SourceLoc::current());
-  /// [N, H, W, C] -> [N, C]
-  Value global_avg_pool(Value x, SourceLoc where = SourceLoc::current());
-  /// [N, ...] -> [N, product]
-  Value flatten(Value x, SourceLoc where = SourceLoc::current());
-  /// The identity in evaluation and where rate is 0.
-  Value dropout(Value x, float rate, SourceLoc where = SourceLoc::current());
-  /// x * scale[c] + shift[c] as f32; x: u8 or f32.
-  Value normalize(Value x,
-                  std::vector<float> scale,
-                  std::vector<float> shift,
-                  SourceLoc where = SourceLoc::current());
-
-  /// Losses: the weighted sum over the micro-batch (see the operators); metrics "loss" and
-  /// "correct" receive it, and "counted" where labels may be ignored. logits: [N, K] or [N, T, K],
-  /// labels: [N] or [N, T] i32 / prediction, target: [N, D] / logits, target: [N, L], one label a
-  /// column, f32 in [0, 1]; "correct" is the share of labels that are right.
-  Value softmax_cross_entropy(Value logits,
-                              Value labels,
-                              float label_smoothing = 0.0f,
-                              std::optional<std::int32_t> ignore_index = {},
-                              SourceLoc where = SourceLoc::current());
-  Value mean_squared_error(Value prediction, Value target, SourceLoc where = SourceLoc::current());
-  Value l1_loss(Value prediction, Value target, SourceLoc where = SourceLoc::current());
-  Value huber_loss(Value prediction,
-                   Value target,
-                   float delta = 1.0f,
-                   SourceLoc where = SourceLoc::current());
-  Value binary_cross_entropy_with_logits(Value logits,
-                                         Value target,
-                                         SourceLoc where = SourceLoc::current());
-
-  /// Layers built until the returned object dies have "name." before theirs.
-  class Scope {
-   public:
-    Scope(Builder& builder, std::string previous)
-        : builder_(builder), previous_(std::move(previous)) {}
-    ~Scope() { builder_.prefix_ = std::move(previous_); }
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    Builder& builder_;
-    std::string previous_;
-  };
-  [[nodiscard]] Scope scope(const std::string& name);
-
-  /// The f32 [1] input that holds one over the samples of the global batch.
-  Value sample_weight();
-  Graph& graph() { return graph_; }
-
- private:
-  std::string layer_path(const std::string& name, const char* op);
-  Value apply(std::shared_ptr<const Operator> op,
-              std::vector<ValueId> inputs,
-              const std::string& path,
-              SourceLoc where);
-  /// `to` has the elements of `from` in the same places: after a flattened image, it is one too.
-  Value keep_layout(Value from, Value to);
-  Value weight(const std::string& name,
-               const Shape& shape,
-               const Init& init,
-               const FileLayout& file_layout);
-  Value linear_weight(Value x, const LinearOptions& options, const std::string& path, Init init);
-  Value norm_or_bias(const std::string& name, const Shape& shape, const Init& init);
-  int running_statistic(const std::string& name, std::int64_t channels, float init, float momentum);
-  int metric(const std::string& name);
-  Value regression_loss(std::shared_ptr<const Operator> op,
-                        Value prediction,
-                        Value target,
-                        SourceLoc where);
-  Value batch_norm_training(Value x,
-                            const BatchNormOptions& options,
-                            const std::string& path,
-                            Value gamma,
-                            Value beta,
-                            int mean,
-                            int variance,
-                            SourceLoc where);
-
-  Graph& graph_;
-  Settings settings_;
-  std::string prefix_;
-  std::map<std::string, int> counters_;
-  ValueId sample_weight_ = kNoValue;
-  std::map<ValueId, Shape> flattened_images_;  ///< output of flatten and what follows -> [H, W, C]
-};
-
-/// A model: x is the normalised input [N, ...] f32, the result its prediction.
-using ModelFunction = std::function<Value(Builder&, Value)>;
-/// A loss over prediction and target, one of Builder's.
-using LossFunction = std::function<Value(Builder&, Value prediction, Value target)>;
-
-/// The usual losses, for Trainer and train_step.
-Value softmax_cross_entropy(Builder& nn, Value logits, Value labels);
-Value mean_squared_error(Builder& nn, Value prediction, Value target);
-Value l1_loss(Builder& nn, Value prediction, Value target);
-/// With delta 1.
-Value huber_loss(Builder& nn, Value prediction, Value target);
-Value binary_cross_entropy_with_logits(Builder& nn, Value logits, Value target);
 
 }  // namespace lockstep

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/nn/builder.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 
@@ -16,7 +17,7 @@ std::int64_t embedding_width(std::int64_t categories) {
 }
 
 Value Builder::column_embedding(Value x, const ColumnEmbeddingOptions& o, SourceLoc where) {
-  const std::vector<data::EmbeddedColumn>& columns = settings_.embedded;
+  const std::vector<data::EmbeddedColumn>& columns = settings_->embedded;
   if (columns.empty()) return x;
   // What a layer has made of the features is not an index; and bf16 would round it.
   LOCKSTEP_CHECK(graph_.value(x.id()).role == ValueRole::input,

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::nn {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/graph/parameter.h"
+#include "lockstep/parameter.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/nn/builder.h"
 #include "core/nn/trace.h"
 #include "core/ops/losses/binary_cross_entropy.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
+#include "lockstep/builder.h"
 
 namespace lockstep {
 

@@ -2,8 +2,9 @@
 #include "core/nn/resnet.h"
 
 #include <array>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::nn {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/nn/builder.h"
-#include "core/nn/model_spec.h"
+#include "lockstep/builder.h"
+#include "lockstep/model_spec.h"
 
 namespace lockstep::nn {
 

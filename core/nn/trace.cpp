@@ -3,12 +3,15 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/name_patterns.h"
+#include "core/data/embedded_column.h"
 #include "core/grad/differentiate.h"
+#include "core/nn/builder.h"
 #include "core/ops/cast.h"
 #include "core/plan/fuse.h"
 #include "core/plan/pad_logits.h"
+#include "core/plan/precision.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +30,7 @@ void check_loss(const Graph& graph, Value result) {
 }
 
 /// The passes before differentiation; returns what `value` has become.
-ValueId apply_forward_passes(Graph& graph, ValueId value, const Builder::Settings& settings) {
+ValueId apply_forward_passes(Graph& graph, ValueId value, const BuilderSettings& settings) {
   if (settings.precision == Precision::bf16) value = lower_to_bf16(graph, value, kInputName);
   if (!settings.fuse) return value;
   value = fuse(graph, value, settings.mode == Mode::training, settings.recompute);
@@ -79,10 +82,10 @@ void freeze(Graph& graph, const std::vector<std::string>& patterns) {
 Graph trace(const ModelFunction& model,
             const LossFunction& loss,
             const data::SampleSpec& samples,
-            const Builder::Settings& settings) {
+            const BuilderSettings& settings) {
   Graph graph;
   check_embedded(samples);
-  Builder::Settings traced = settings;
+  BuilderSettings traced = settings;
   traced.vocabulary = samples.classes;
   traced.embedded = samples.embedded;
   LOCKSTEP_CHECK(samples.input.dtype != DType::i32 || samples.classes > 0,
@@ -164,10 +167,10 @@ bool equal_programs(const Graph& a, const Graph& b) {
 
 Graph trace_prediction(const ModelFunction& model,
                        const data::SampleSpec& samples,
-                       const Builder::Settings& settings) {
+                       const BuilderSettings& settings) {
   Graph graph;
   check_embedded(samples);
-  Builder::Settings evaluation = settings;
+  BuilderSettings evaluation = settings;
   evaluation.mode = Mode::evaluation;
   evaluation.vocabulary = samples.classes;
   evaluation.embedded = samples.embedded;

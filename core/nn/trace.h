@@ -3,8 +3,10 @@
 
 #include <optional>
 
-#include "core/data/dataset.h"
+#include "core/graph/graph.h"
 #include "core/nn/builder.h"
+#include "lockstep/builder.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 
@@ -26,7 +28,7 @@ inline constexpr const char* kSampleWeightName = "sample_weight";
 Graph trace(const ModelFunction& model,
             const LossFunction& loss,
             const data::SampleSpec& samples,
-            const Builder::Settings& settings);
+            const BuilderSettings& settings);
 
 /// What trace() made, for micro-batches of another size: the same operators over other extents.
 /// Nothing where its values are not numbered inputs and parameters first, as passes number them, or
@@ -42,6 +44,6 @@ inline constexpr const char* kPredictionName = "prediction";
 /// frozen. Throws as trace() of model and samples.
 Graph trace_prediction(const ModelFunction& model,
                        const data::SampleSpec& samples,
-                       const Builder::Settings& settings);
+                       const BuilderSettings& settings);
 
 }  // namespace lockstep

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/nn/builder.h"
 #include "core/ops/attention.h"
 #include "core/ops/embedding.h"
+#include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/scale.h"
 
@@ -18,11 +19,11 @@ Value Builder::embedding(Value tokens, const EmbeddingOptions& o, SourceLoc wher
                  o.width,
                  where.file,
                  where.line);
-  LOCKSTEP_CHECK(tokens.type().dtype != DType::i32 || settings_.vocabulary <= o.vocabulary,
+  LOCKSTEP_CHECK(tokens.type().dtype != DType::i32 || settings_->vocabulary <= o.vocabulary,
                  ShapeError,
                  "embedding: a table of {} rows for data with {} tokens (asked for at {}:{})",
                  o.vocabulary,
-                 settings_.vocabulary,
+                 settings_->vocabulary,
                  where.file,
                  where.line);
   const std::string path = layer_path(o.name, "embedding");

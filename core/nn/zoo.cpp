@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/nn/zoo.h"
+#include "lockstep/zoo.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/suggest.h"
 #include "core/nn/gpt.h"
 #include "core/nn/resnet.h"

@@ -2,13 +2,9 @@
 #pragma once
 
 #include "core/ops/op_base.h"
+#include "lockstep/gelu_kind.h"
 
 namespace lockstep::ops {
-
-/// Which formula of the Gaussian error linear unit.
-enum class GeluKind : std::uint8_t { erf, tanh };
-
-std::string_view name_of(GeluKind kind);
 
 /// Gaussian error linear unit (Hendrycks and Gimpel 2016, section 2):
 ///   erf:  y = x / 2 * (1 + erf(x / sqrt(2)))

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/optim/adamw.h"
+#include "lockstep/adamw.h"
 
 #include <cmath>
 
 #include "core/optim/optimizer_hyper_parameter.h"
+#include "core/optim/step_scalars.h"
 
 namespace lockstep {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/optim/lr_schedule.h"
+#include "lockstep/lr_schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/optim/optimizer.h"
+#include "lockstep/optimizer.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fmt/format.h>
 #include <optional>
 #include <system_error>
 
-#include "core/base/error.h"
 #include "core/base/suggest.h"
+#include "core/optim/optimizer.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

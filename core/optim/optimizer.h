@@ -2,14 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "core/optim/optimizer_hyper_parameter.h"
-#include "core/optim/optimizer_list.h"
+#include "core/optim/step_scalars.h"
+#include "lockstep/optimizer.h"
 
 namespace lockstep {
 
@@ -28,41 +26,20 @@ namespace lockstep {
 ///                       kMaxOptimizerState, by the names that checkpoints have for them
 ///                       (PyTorch's)
 ///   step_scalars()      numbers that depend on the step alone; `step` counts updates from 0
-/// Kernels do the arithmetic: one for each backend, listed in optimizer_list.h.
+/// Kernels do the arithmetic: one for each backend, listed in lockstep/optimizer.h.
 
-namespace detail {
-/// The list begins with a comma.
-template <typename /*nothing*/, typename... Types>
-using VariantOf = std::variant<Types...>;
-}  // namespace detail
-
-/// std::variant<Sgd, AdamW, ...>: one of LOCKSTEP_OPTIMIZERS.
-#define LOCKSTEP_ALTERNATIVE(Type, name) , Type
-using Optimizer = detail::VariantOf<void LOCKSTEP_OPTIMIZERS(LOCKSTEP_ALTERNATIVE)>;
-#undef LOCKSTEP_ALTERNATIVE
-
-/// "sgd", "adamw", ... in the order of the list, which is that of the variant.
-std::span<const std::string_view> optimizer_names();
-/// The optimizer of that name with its defaults. Throws ConfigError with the names there are.
-Optimizer make_optimizer(std::string_view name);
-std::string_view name_of(const Optimizer& optimizer);
+/// The most arrays of state that one of them may keep.
+inline constexpr int kMaxOptimizerState = 4;
 
 /// Of the optimizer that is held, in their order; `value` points into `optimizer`.
 std::vector<OptimizerHyperParameter> hyper_parameters(Optimizer& optimizer);
-/// Throws ConfigError naming the hyper-parameter, its value and the range: learning rate or decay
-/// negative or not finite, momentum or betas outside [0, 1), Nesterov without momentum.
-void validate(const Optimizer& optimizer);
-
-float learning_rate(const Optimizer& optimizer);
-float weight_decay(const Optimizer& optimizer);
+/// Whether gradients are divided by their own size.
 bool is_adaptive(const Optimizer& optimizer);
 StepScalars step_scalars(const Optimizer& optimizer, std::uint64_t step);
 std::vector<std::string_view> state_names(const Optimizer& optimizer);
 /// How many there are.
 int state_arrays(const Optimizer& optimizer);
 
-/// "sgd lr=0.1 momentum=0.9 nesterov weight_decay=0.0005": what ranks compare and checkpoints hold.
-std::string to_string(const Optimizer& optimizer);
 /// Whether a run with the optimizer `now` can go on from the state of the optimizer `then`, both
 /// texts of to_string(): the same optimizer with the same arrays. No, where one is unknown here.
 bool have_same_state(std::string_view then, std::string_view now);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/optim/sgd.h"
+#include "lockstep/sgd.h"
 
-#include "core/base/error.h"
 #include "core/optim/optimizer_hyper_parameter.h"
+#include "core/optim/step_scalars.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

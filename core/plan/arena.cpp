@@ -9,7 +9,7 @@
 #include <numeric>
 #include <set>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/random.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/graph/rewrite.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/conv2d.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/plan/arena.h"
 
 namespace lockstep {

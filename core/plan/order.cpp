@@ -6,7 +6,7 @@
 #include <optional>
 #include <tuple>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/graph/rewrite.h"
 #include "core/plan/memory_use.h"
 #include "core/plan/window_search.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/precision.h"
 
-#include "core/base/error.h"
 #include "core/graph/rewrite.h"
 #include "core/ops/cast.h"
 #include "core/ops/column_embedding.h"
 #include "core/ops/embedding.h"
 #include "core/ops/normalize.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
+
 #include "core/graph/graph.h"
+#include "lockstep/precision.h"
 
 namespace lockstep {
-
-/// The element type that a program computes in.
-enum class Precision : std::uint8_t { fp32, tf32, bf16 };
-
-/// "fp32", "tf32" or "bf16". Throws ConfigError.
-Precision parse_precision(const std::string& text);
-std::string_view name_of(Precision precision);
 
 /// Makes a forward graph compute in bf16: activations become bf16 where they enter (the output of
 /// Normalize, Embedding and ColumnEmbedding, a cast after an f32 input `input` for all others that

@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <functional>
 #include <optional>
 #include <queue>
 #include <set>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/graph/rewrite.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "lockstep/precision.h"
 
 namespace lockstep {
-
-/// Which activations a training program computes again in backward instead of keeping them.
-enum class Recompute : std::uint8_t {
-  none,
-  all,        ///< everything between checkpoints; see index_of_all()
-  automatic,  ///< "auto": the cheapest that fits the memory limit
-};
-
-/// "none", "all" or "auto". Throws ConfigError.
-Recompute parse_recompute(const std::string& text);
-std::string_view name_of(Recompute recompute);
 
 /// The graph with backward reading recomputed copies of `dropped` (forward activations): the nodes
 /// that made them run again, under the same paths (so dropout keeps its numbers), right before

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

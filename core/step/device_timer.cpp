@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
-#include "core/step/device_times.h"
+#include "lockstep/device_use.h"
 
 namespace lockstep {
 

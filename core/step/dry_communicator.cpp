@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/dry_communicator.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/step/done_request.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

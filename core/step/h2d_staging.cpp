@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/h2d_staging.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

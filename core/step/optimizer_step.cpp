@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/optimizer_step.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/name_patterns.h"
 
 namespace lockstep {

@@ -8,9 +8,9 @@
 
 #include "core/exec/backend.h"
 #include "core/graph/graph.h"
-#include "core/optim/optimizer.h"
 #include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
+#include "lockstep/optimizer.h"
 
 namespace lockstep {
 

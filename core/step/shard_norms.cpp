@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/snapshot.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/name_patterns.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/load_weights.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

@@ -86,13 +86,6 @@ void run_eagerly(StepSegment& segment);
 /// How a segment ran.
 enum class StepWay : std::uint8_t { eager, captured, replayed };
 
-/// How much of training a device runs as replays of captured graphs.
-struct GraphUse {
-  std::uint64_t graphs = 0;  ///< captured segments of steps
-  std::int64_t replays = 0;  ///< of them
-  std::string why_not;       ///< why the rest is not captured; empty: all that can be captured is
-};
-
 /// The captured segments of a replica's steps; see Note [Step graphs].
 class StepGraphs {
  public:

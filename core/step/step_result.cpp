@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/step/step_result.h"
+#include "lockstep/step_result.h"
 
 #include <cmath>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 

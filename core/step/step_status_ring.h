@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
-#include "core/step/step_result.h"
+#include "lockstep/step_result.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/activation_kernel.h"
 
-#include "core/base/error.h"
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/elementwise.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cpu {
 namespace {

@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/exec/conclude.h"
 #include "core/host/host_memory.h"
 #include "core/ops/all_ops.h"
@@ -20,6 +19,7 @@
 #include "kernels/cpu/matrix_library.h"
 #include "kernels/cpu/optimizers/optimizer_kernels.h"
 #include "kernels/cpu/peaks.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

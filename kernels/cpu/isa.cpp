@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/isa.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::cpu {
 namespace {

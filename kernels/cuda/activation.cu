@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/error.h"
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/activation_kernel.h"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"
+#include "lockstep/error.h"
 
 // The activation after a GEMM, or GELU's gradient after one: map() over the GEMM's result,
 // in place or into the second buffer. Bytes: the result read and written once, and for the gradient

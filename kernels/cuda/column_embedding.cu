@@ -2,7 +2,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/ops/column_embedding.h"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"

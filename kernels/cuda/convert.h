@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "core/base/shape.h"
 #include "kernels/cuda/device/device.h"
+#include "lockstep/shape.h"
 
 /// What GEMMs in bf16 need around them. Pointers are aligned to 16 bytes; everything is enqueued
 /// on the device's compute stream.

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/ops/all_ops.h"
 #include "kernels/cuda/device/cuda_check.h"
 #include "kernels/cuda/device/cuda_graph.h"
@@ -17,6 +16,7 @@
 #include "kernels/cuda/optimizers/optimizer_kernels.h"
 #include "kernels/cuda/step/flat.h"
 #include "kernels/cuda/step/fused_small_kernels.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

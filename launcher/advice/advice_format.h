@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/monitor/run_advice.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/step/device_times.h"
-#include "core/step/step_graphs.h"
-#include "parallel/monitor/gpu_use.h"
+#include "lockstep/device_use.h"
+#include "lockstep/gpu_use.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "parallel/comm/rank_context.h"
+#include "lockstep/error.h"
+#include "lockstep/rank_context.h"
 #include "parallel/memory/memory_advisor.h"
 #include "parallel/memory/memory_headroom.h"
 #include "parallel/session/explained_out_of_memory.h"

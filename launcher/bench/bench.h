@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/exec/communicator.h"
 #include "launcher/settings/flags.h"
-#include "parallel/session/job.h"
+#include "lockstep/error.h"
+#include "lockstep/job.h"
 
 namespace lockstep {
 

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "core/base/check.h"
 #include "core/base/median.h"
 #include "core/base/number_format.h"
 #include "core/exec/backend.h"
@@ -10,6 +11,7 @@
 #include "core/host/cores.h"
 #include "launcher/bench/bench.h"
 #include "launcher/settings/flag_values.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/exchange/gradient_exchange.h"
 #include "parallel/session/device_choice.h"
 

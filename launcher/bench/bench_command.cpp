@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/bench/bench_command.h"
 
+#include <fmt/format.h>
 #include <iostream>
 #include <string_view>
 #include <unistd.h>
@@ -10,8 +11,8 @@
 #include "launcher/bench/bench.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/settings/command_line.h"
+#include "lockstep/job.h"
 #include "parallel/session/rank_discovery.h"
-#include "parallel/session/run_job.h"
 #include "parallel/session/stop_signals.h"
 
 namespace lockstep {

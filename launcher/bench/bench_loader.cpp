@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <fmt/format.h>
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "core/data/loader.h"
 #include "core/host/cores.h"
 #include "launcher/bench/bench.h"
 #include "launcher/plan/plan_request.h"
@@ -12,7 +12,8 @@
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
-#include "parallel/batch/training_feed.h"
+#include "lockstep/loader.h"
+#include "lockstep/training_feed.h"
 #include "parallel/replica/replica_parts.h"
 #include "parallel/session/rank_discovery.h"
 #include "parallel/training/run_loaders.h"

@@ -3,8 +3,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "core/base/check.h"
 #include "core/base/median.h"
-#include "core/data/loader.h"
 #include "core/exec/gather_records.h"
 #include "launcher/bench/bench.h"
 #include "launcher/plan/plan_request.h"
@@ -12,9 +12,11 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/placeholder_data.h"
-#include "parallel/batch/training_feed.h"
+#include "lockstep/loader.h"
+#include "lockstep/replica.h"
+#include "lockstep/training_feed.h"
 #include "parallel/memory/memory_plan.h"
-#include "parallel/replica/replica.h"
+#include "parallel/replica/step_times.h"
 #include "parallel/training/run_loaders.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/number_format.h"
 #include "parallel/memory/micro_batch_choice.h"
 #include "parallel/training/resume.h"

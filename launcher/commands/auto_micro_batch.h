@@ -4,8 +4,8 @@
 #include <string>
 
 #include "launcher/settings/flags.h"
+#include "lockstep/job.h"
 #include "parallel/memory/memory_advisor.h"
-#include "parallel/session/job.h"
 
 namespace lockstep {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "core/data/sources.h"
 #include "launcher/commands/completion_scripts.h"
+#include "lockstep/sources.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/commands/command.h"
 
-#include "core/base/error.h"
+#include <fmt/format.h>
+
 #include "core/base/suggest.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -4,10 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "core/base/error.h"
 #include "launcher/commands/completion_scripts.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <utility>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
 #include "launcher/predict/saved_run.h"
 #include "launcher/settings/command_line.h"
+#include "lockstep/sources.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {

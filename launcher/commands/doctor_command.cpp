@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/exec/communicator.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "launcher/doctor/examine.h"
@@ -21,8 +21,9 @@
 #include "launcher/doctor/report.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "lockstep/error.h"
+#include "lockstep/job.h"
 #include "parallel/comm/collective_strings.h"
-#include "parallel/session/job.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <iostream>
 
-#include "core/base/error.h"
 #include "core/io/load_weights.h"
 #include "core/nn/trace.h"
 #include "launcher/commands/commands.h"
@@ -9,10 +9,12 @@
 #include "launcher/predict/evaluation_report.h"
 #include "launcher/predict/saved_run.h"
 #include "launcher/settings/open_data.h"
+#include "lockstep/error.h"
+#include "lockstep/job.h"
+#include "lockstep/schedule.h"
+#include "lockstep/trainer.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
-#include "parallel/session/run_job.h"
-#include "parallel/training/trainer.h"
 
 namespace lockstep {
 namespace {

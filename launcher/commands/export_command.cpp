@@ -2,11 +2,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
 #include <iostream>
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 #include "core/io/folder.h"
@@ -17,6 +17,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/predict/saved_weights.h"
 #include "launcher/settings/command_line.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <numeric>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/random.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/commands/commands.h"
@@ -13,7 +13,7 @@
 #include "launcher/predict/token_text.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/table/settings_table.h"
-#include "parallel/session/job.h"
+#include "lockstep/job.h"
 
 namespace lockstep {
 namespace {

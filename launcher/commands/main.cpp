@@ -8,10 +8,11 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/parameter_names.h"
 #include "launcher/commands/command_table.h"
 #include "launcher/output/standard_output.h"
 #include "launcher/settings/table/setting.h"
+#include "lockstep/error.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/failed_allocation.h"
 #include "parallel/session/uncaught.h"

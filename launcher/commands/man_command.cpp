@@ -3,15 +3,16 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <fmt/format.h>
 #include <iostream>
 #include <string_view>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/io/run_log.h"
 #include "launcher/commands/declared_commands.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/settings/command_line.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "core/base/number_format.h"
+#include "core/data/image.h"
 #include "core/data/images/pack.h"
 #include "core/host/cores.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
-#include "parallel/console/console.h"
+#include "lockstep/console.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/base/number_format.h"
 #include "core/exec/dry_backend.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -19,8 +19,8 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/placeholder_data.h"
+#include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"
-#include "parallel/batch/schedule.h"
 #include "parallel/session/device_choice.h"
 #include "parallel/session/rank_discovery.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "launcher/commands/commands.h"
 #include "launcher/predict/predict_inputs.h"
 #include "launcher/predict/predict_samples.h"

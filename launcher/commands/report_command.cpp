@@ -4,17 +4,18 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
 #include <functional>
 #include <iostream>
 #include <optional>
 #include <utility>
 
-#include "core/base/error.h"
 #include "launcher/report/csv.h"
 #include "launcher/report/output.h"
 #include "launcher/report/page.h"
 #include "launcher/report/run_record.h"
 #include "launcher/settings/command_line.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

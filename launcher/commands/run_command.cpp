@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fmt/format.h>
 #include <optional>
 
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/base/number_format.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/launch_plan.h"
@@ -22,7 +22,8 @@
 #include "launcher/output/run_lock.h"
 #include "launcher/processes/shell_text.h"
 #include "launcher/settings/command_line.h"
-#include "parallel/console/console.h"
+#include "lockstep/console.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

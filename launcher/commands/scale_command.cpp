@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
+#include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/exec/dry_backend.h"
 #include "core/io/output_file.h"
 #include "kernels/cpu/cpu_backend.h"

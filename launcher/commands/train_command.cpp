@@ -3,16 +3,17 @@
 
 #include <exception>
 #include <filesystem>
+#include <fmt/format.h>
 #include <optional>
 #include <unistd.h>
 
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "launcher/commands/train_run.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/process_limits.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/settings/command_line.h"
+#include "lockstep/error.h"
 #include "parallel/session/error_consensus.h"
 #include "parallel/session/stop_signals.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/host/machine.h"
 #include "core/nn/trace.h"
 #include "launcher/advice/out_of_memory.h"
@@ -19,13 +19,15 @@
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/other_settings.h"
+#include "lockstep/trainer.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
 #include "parallel/session/error_report.h"
+#include "parallel/session/fault_log.h"
 #include "parallel/session/shared_folder.h"
 #include "parallel/session/stop_signals.h"
-#include "parallel/training/trainer.h"
 
 namespace lockstep {
 namespace {
@@ -48,7 +50,7 @@ std::string create_folder(Job& job, const TrainFlags& flags, std::unique_ptr<Run
 
 /// Elements. Throws what the model has against the data's shape, and patterns that freeze nothing.
 ParameterCount count_parameters(const PlanRequest& request) {
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.mode = Mode::evaluation;
   settings.freeze = request.options.freeze;
   const Graph graph = trace(request.model, request.loss, request.data.train->spec(), settings);

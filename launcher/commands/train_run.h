@@ -2,7 +2,7 @@
 #pragma once
 
 #include "launcher/output/train_request.h"
-#include "parallel/session/job.h"
+#include "lockstep/job.h"
 
 namespace lockstep {
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/host/cores.h"
 #include "core/host/cpu_list.h"
 #include "launcher/doctor/host.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 namespace {

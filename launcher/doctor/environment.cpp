@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "core/base/error.h"
 #include "launcher/processes/program_path.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 namespace {

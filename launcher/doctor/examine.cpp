@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "core/base/error.h"
 #include "launcher/doctor/gpu.h"
 #include "launcher/doctor/host.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 namespace {

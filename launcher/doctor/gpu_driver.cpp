@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <string>
 
-#include "core/base/error.h"
 #include "launcher/doctor/gpu.h"
 #include "launcher/gpu_monitor/nvidia_abi.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/host/cpu_list.h"
 #include "launcher/doctor/gpu.h"
 #include "launcher/doctor/host.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 namespace {

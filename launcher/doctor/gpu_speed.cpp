@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/error.h"
 #include "launcher/doctor/gpu.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 namespace {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/check.h"
 #include "launcher/processes/host_facts.h"
 
 namespace lockstep::doctor {

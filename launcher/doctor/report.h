@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "launcher/doctor/finding.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 

@@ -14,7 +14,7 @@
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "launcher/gpu_monitor/nvml.h"
-#include "parallel/monitor/train_records.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 namespace {

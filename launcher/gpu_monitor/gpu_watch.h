@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/exec/communicator.h"
-#include "parallel/batch/train_options.h"
-#include "parallel/monitor/gpu_use.h"
+#include "lockstep/gpu_use.h"
+#include "lockstep/train_options.h"
 
 namespace lockstep {
 

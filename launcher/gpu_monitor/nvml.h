@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launcher/gpu_monitor/nvidia_library.h"
-#include "parallel/monitor/gpu_use.h"
+#include "lockstep/gpu_use.h"
 
 namespace lockstep {
 

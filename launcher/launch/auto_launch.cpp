@@ -6,8 +6,8 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/process_limits.h"
 #include "launcher/launch/restart_policy.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/host/machine.h"
 #include "launcher/processes/shell_text.h"
 

@@ -5,8 +5,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "launcher/launch/mpirun_version.h"
 #include "launcher/processes/program_path.h"
 #include "launcher/processes/shell_text.h"

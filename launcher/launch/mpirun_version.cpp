@@ -3,8 +3,8 @@
 
 #include <charconv>
 
-#include "core/base/error.h"
 #include "launcher/processes/program_output.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -2,9 +2,10 @@
 #include "launcher/launch/process_limits.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <sys/resource.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <string_view>
 
-#include "core/base/error.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/strict_json.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

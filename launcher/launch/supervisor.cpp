@@ -7,18 +7,19 @@
 #include <chrono>
 #include <climits>
 #include <csignal>
+#include <fmt/format.h>
 #include <optional>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/io/run_log.h"
 #include "launcher/launch/mpirun_guard.h"
 #include "launcher/launch/mpirun_hang_detector.h"
 #include "launcher/processes/child_process.h"
 #include "launcher/processes/process_table.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 

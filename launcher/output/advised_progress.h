@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/console/progress.h"
+#include "lockstep/progress.h"
 
 namespace lockstep {
 

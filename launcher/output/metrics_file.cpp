@@ -3,12 +3,13 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "core/io/run_log.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

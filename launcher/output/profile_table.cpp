@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/number_format.h"
+
 namespace lockstep {
 namespace {
 

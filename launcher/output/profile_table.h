@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/output/run_folder.h"
-#include "parallel/console/console.h"
+#include "lockstep/console.h"
 
 namespace lockstep {
 

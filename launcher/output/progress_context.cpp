@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/output/progress_context.h"
 
-#include "core/base/error.h"
 #include "core/host/process_memory.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/console/progress.h"
+#include "lockstep/job.h"
+#include "lockstep/progress.h"
 #include "parallel/memory/memory_plan.h"
-#include "parallel/session/job.h"
 
 namespace lockstep {
 

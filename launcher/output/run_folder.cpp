@@ -3,15 +3,16 @@
 
 #include <exception>
 #include <filesystem>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "launcher/output/metrics_file.h"
 #include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_json.h"
 #include "launcher/output/tensorboard_file.h"
+#include "lockstep/error.h"
 #include "parallel/session/error_report.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include "core/io/run_log.h"
 #include "launcher/output/run_lock.h"
 #include "launcher/settings/flags.h"
-#include "parallel/monitor/train_records.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "launcher/output/run_folder.h"

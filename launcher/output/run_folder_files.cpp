@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <system_error>
 
-#include "core/base/error.h"
 #include "core/io/folder.h"
 #include "launcher/output/run_lock.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace fs = std::filesystem;

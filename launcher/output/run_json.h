@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "parallel/monitor/train_records.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

@@ -6,14 +6,15 @@
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/host/machine.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,12 @@
 #include <ctime>
 #include <fmt/format.h>
 
+#include "core/exec/backend.h"
 #include "core/host/machine.h"
 #include "core/io/run_log.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/processes/shell_text.h"
+#include "lockstep/job.h"
 
 namespace lockstep {
 namespace {

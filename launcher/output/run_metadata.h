@@ -4,7 +4,8 @@
 #include <string>
 
 #include "launcher/output/train_request.h"
-#include "parallel/monitor/train_records.h"
+#include "lockstep/job.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

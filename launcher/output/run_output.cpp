@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <fmt/format.h>
 #include <string_view>
 #include <unistd.h>
 #include <vector>
 
 #include "core/base/env.h"
-#include "core/base/error.h"
+#include "core/base/number_format.h"
 #include "core/base/printable.h"
 #include "core/host/machine.h"
 #include "core/io/preprocessing_file.h"
@@ -21,7 +22,10 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
+#include "lockstep/error.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/session/error_report.h"
+#include "parallel/session/fault_log.h"
 #include "parallel/session/stop_signals.h"
 
 namespace lockstep {

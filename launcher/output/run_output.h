@@ -10,10 +10,10 @@
 #include "launcher/output/run_folder.h"
 #include "launcher/output/tensorboard_file.h"
 #include "launcher/output/train_request.h"
-#include "parallel/console/console.h"
+#include "lockstep/console.h"
+#include "lockstep/job.h"
+#include "lockstep/trainer.h"
 #include "parallel/memory/memory_plan.h"
-#include "parallel/session/job.h"
-#include "parallel/training/trainer.h"
 
 namespace lockstep {
 

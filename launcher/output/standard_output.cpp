@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/utf8.h"
 #include "core/host/machine.h"
 #include "core/io/folder.h"

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "parallel/monitor/train_records.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/io/run_log.h"
-#include "core/step/device_times.h"
-#include "parallel/monitor/time_breakdown.h"
+#include "lockstep/device_use.h"
+#include "lockstep/time_breakdown.h"
 
 namespace lockstep {
 

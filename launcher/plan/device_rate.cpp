@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <limits>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/suggest.h"
 
 namespace lockstep {

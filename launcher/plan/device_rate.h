@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/exec/backend.h"
-#include "parallel/batch/train_options.h"
+#include "lockstep/train_options.h"
 
 namespace lockstep {
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <map>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/suggest.h"
 #include "launcher/settings/toml_reader.h"
 

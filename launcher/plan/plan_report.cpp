@@ -2,6 +2,7 @@
 #include "launcher/plan/plan_report.h"
 
 #include <cmath>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/number_format.h"

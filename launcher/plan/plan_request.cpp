@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "core/nn/zoo.h"
 #include "launcher/settings/open_data.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "launcher/predict/labelled_predictions.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep {
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "core/data/preprocessing.h"
 #include "launcher/predict/evaluation_metrics.h"
-#include "parallel/monitor/train_records.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/error.h"
-#include "core/data/loader.h"
 #include "core/data/zero_filled_dataset.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/predict/predict_inputs.h"
+#include "lockstep/error.h"
+#include "lockstep/loader.h"
 #include "parallel/comm/collective_strings.h"
 
 namespace lockstep {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/data/dataset.h"
 #include "launcher/predict/saved_run.h"
-#include "parallel/session/job.h"
+#include "lockstep/dataset.h"
+#include "lockstep/job.h"
 
 namespace lockstep {
 

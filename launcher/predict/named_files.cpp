@@ -7,7 +7,7 @@
 #include <glob.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/input_file.h"

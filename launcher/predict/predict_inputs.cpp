@@ -6,14 +6,14 @@
 #include <iostream>
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/printable.h"
 #include "core/data/images/image_reader.h"
 #include "core/data/table/table_inputs.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"
+#include "lockstep/job.h"
 #include "parallel/session/error_report.h"
-#include "parallel/session/job.h"
 
 namespace lockstep {
 namespace {

@@ -5,15 +5,15 @@
 #include <cstring>
 #include <iostream>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/printable.h"
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"
 #include "launcher/predict/predict_inputs.h"
 #include "launcher/settings/table/settings_table.h"
+#include "lockstep/job.h"
 #include "parallel/session/error_report.h"
-#include "parallel/session/job.h"
 
 namespace lockstep {
 namespace {

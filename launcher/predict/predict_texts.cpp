@@ -4,7 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/text/token_windows.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/base/printable.h"
 #include "core/data/images/image_folder.h"
@@ -16,13 +16,13 @@
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/checkpoint_state.h"
-#include "core/io/preprocessing_file.h"
 #include "core/io/strict_json.h"
-#include "core/nn/zoo.h"
 #include "launcher/predict/saved_weights.h"
 #include "launcher/predict/split_arguments.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/open_data.h"
+#include "lockstep/preprocessing_file.h"
+#include "lockstep/zoo.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"

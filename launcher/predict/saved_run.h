@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "core/exec/backend.h"
 #include "launcher/settings/flags.h"
-#include "parallel/session/job.h"
+#include "lockstep/job.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep {
 

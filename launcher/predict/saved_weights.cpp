@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/predict/saved_weights.h"
 
+#include <fmt/format.h>
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "core/io/checkpoint.h"
+#include "lockstep/error.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/data/preprocessing.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep {
 

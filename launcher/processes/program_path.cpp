@@ -6,7 +6,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/number_format.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/report/output.h"

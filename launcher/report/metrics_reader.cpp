@@ -5,14 +5,15 @@
 #include <bitset>
 #include <cctype>
 #include <cerrno>
+#include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "core/data/input_file.h"
+#include "lockstep/error.h"
 
 namespace lockstep::report {
 namespace {

@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/io/folder.h"
+#include "lockstep/error.h"
 
 namespace lockstep::report {
 namespace {

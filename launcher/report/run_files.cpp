@@ -6,13 +6,16 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/report/run_record.h"
 #include "launcher/settings/toml_reader.h"
+#include "lockstep/time_breakdown.h"
+#include "lockstep/train_records.h"
+#include "parallel/monitor/run_advice.h"
 
 namespace lockstep::report {
 namespace {

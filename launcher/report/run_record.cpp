@@ -6,10 +6,11 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
+#include "lockstep/error.h"
 
 namespace lockstep::report {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "core/base/number_format.h"
 #include "launcher/report/sections.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep::report {
 namespace {

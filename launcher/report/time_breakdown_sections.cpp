@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "launcher/report/sections.h"
+#include "lockstep/time_breakdown.h"
 
 namespace lockstep::report {
 namespace {

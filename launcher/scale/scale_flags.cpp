@@ -6,10 +6,11 @@
 #include <charconv>
 #include <sstream>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "launcher/plan/network_file.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 

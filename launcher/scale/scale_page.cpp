@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <fmt/format.h>
 #include <functional>
 
 #include "launcher/report/chart.h"

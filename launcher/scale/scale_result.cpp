@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/median.h"
 #include "launcher/plan/forecast.h"
 

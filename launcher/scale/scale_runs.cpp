@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/launch_site.h"
 #include "launcher/launch/shm_backing_dir.h"

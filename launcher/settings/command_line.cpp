@@ -2,14 +2,15 @@
 #include "launcher/settings/command_line.h"
 
 #include <cerrno>
+#include <fmt/format.h>
 #include <iostream>
 #include <memory>
 #include <sstream>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "launcher/settings/flag_synonyms.h"
 #include "launcher/settings/help_format.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 #include "launcher/settings/flag_synonyms.h"

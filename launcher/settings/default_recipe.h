@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "core/optim/optimizer.h"
+#include "lockstep/optimizer.h"
 
 namespace lockstep {
 

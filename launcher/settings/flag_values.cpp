@@ -7,7 +7,7 @@
 #include <functional>
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/suggest.h"
 
 namespace lockstep {

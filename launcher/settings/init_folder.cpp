@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
 #include "core/nn/gpt.h"
-#include "core/nn/zoo.h"
 #include "launcher/settings/flag_values.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/data/preprocessing.h"
-#include "core/data/sources.h"
+#include "core/base/check.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/sources.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/data/dataset.h"
 #include "launcher/settings/train_flags.h"
+#include "lockstep/dataset.h"
 #include "parallel/batch/fingerprint.h"
 
 namespace lockstep {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
 #include <map>
 #include <string>
 #include <string_view>

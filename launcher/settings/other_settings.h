@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/base/error.h"
 #include "launcher/settings/flags.h"
+#include "lockstep/error.h"
 #include "parallel/training/resume.h"
 
 namespace lockstep {

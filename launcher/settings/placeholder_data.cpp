@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/text/token_windows.h"
-#include "core/nn/zoo.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/table/settings_table.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/data/dataset.h"
 #include "launcher/settings/given_settings.h"
 #include "launcher/settings/train_flags.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep {
 

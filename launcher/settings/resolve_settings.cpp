@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/nn/gpt.h"
 #include "launcher/settings/resume_target.h"
 #include "launcher/settings/table/settings_table.h"

@@ -6,14 +6,14 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/base/sha256.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/manifest.h"
-#include "core/io/preprocessing_file.h"
+#include "lockstep/preprocessing_file.h"
 
 namespace lockstep {
 

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "core/data/preprocessing.h"
 #include "launcher/settings/train_flags.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep {
 

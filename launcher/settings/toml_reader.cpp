@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fmt/format.h>
 #include <set>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

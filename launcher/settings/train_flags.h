@@ -5,11 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "core/data/image.h"
-#include "core/data/table_options.h"
-#include "core/nn/model_spec.h"
-#include "parallel/batch/train_options.h"
-#include "parallel/watchdog/watch_limits.h"
+#include "lockstep/model_spec.h"
+#include "lockstep/sources.h"
+#include "lockstep/train_options.h"
+#include "lockstep/watch_limits.h"
 
 namespace lockstep {
 

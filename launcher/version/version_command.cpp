@@ -6,7 +6,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/matrix_library.h"
@@ -16,6 +15,7 @@
 #include "launcher/settings/command_line.h"
 #include "launcher/version/build_record.h"
 #include "launcher/version/sbom.h"
+#include "lockstep/error.h"
 #include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/session/loaded_libraries.h"
 

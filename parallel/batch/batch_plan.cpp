@@ -5,7 +5,8 @@
 #include <bit>
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "lockstep/schedule.h"
 #include "parallel/batch/schedule.h"
 
 namespace lockstep {

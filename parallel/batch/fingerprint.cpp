@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/random.h"
 #include "parallel/comm/collective_strings.h"
 

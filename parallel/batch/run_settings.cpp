@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 #include <fmt/chrono.h>
+#include <fmt/format.h>
 #include <sstream>
 
 #include "core/nn/trace.h"

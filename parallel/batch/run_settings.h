@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <string>
 
-#include "core/data/dataset.h"
-#include "core/nn/builder.h"
+#include "lockstep/builder.h"
+#include "lockstep/dataset.h"
+#include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
-#include "parallel/batch/train_options.h"
 
 namespace lockstep {
 

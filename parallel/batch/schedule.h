@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/schedule.h"
+
 namespace lockstep {
 
 /// Which micro-batches a rank computes in a step, in which order, and how they group into shards.
@@ -21,38 +23,6 @@ struct ScheduleSettings {
   int shards = 1;                ///< V; fewer are used where there are fewer micro-batches
   int ranks = 1;
   int cluster = 1;  ///< k; ranks is a multiple
-};
-
-struct MicroBatch {
-  std::int64_t first_sample = 0;  ///< position in the global batch
-  std::int64_t samples = 0;
-};
-
-/// Consecutive leaves of one shard, on the rank that owns it.
-struct ShardWork {
-  int shard = 0;
-  std::vector<MicroBatch> micro_batches;  ///< in leaf order
-};
-
-/// Half-open range of shard numbers.
-struct ShardRange {
-  int first = 0;
-  int last = 0;
-  bool empty() const { return first >= last; }
-};
-
-struct Schedule {
-  std::int64_t samples = 0;
-  int shards = 0;  ///< V in use for this batch
-  /// Of every rank. A shard in no range is *absent*: it has no micro-batch (the last shard of a
-  /// slot where the micro-batches are not a multiple of the cluster).
-  std::vector<ShardRange> shards_of_rank;
-  std::vector<ShardWork> work;  ///< of this rank
-  /// With clusters: rounds that the cluster's busiest slot runs. A rank with fewer micro-batches
-  /// runs its program for zero samples in the missing rounds, to join the collectives.
-  int rounds = 0;
-  /// The most rounds that any rank runs: equal on all ranks.
-  int most_rounds = 0;
 };
 
 /// Most micro-batches that one step may have; more is taken for a mistake.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/batch/train_options.h"
+#include "lockstep/train_options.h"
 
 #include <cmath>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

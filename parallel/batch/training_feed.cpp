@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "core/data/sampler.h"
+#include "lockstep/load_request.h"
 
 namespace lockstep {
 namespace {
@@ -85,10 +87,20 @@ bool TrainingFeed::is_tail(std::int64_t step) const {
          batch_of_step(step, skipped_batches_) % steps_per_epoch_ == steps_per_epoch_ - 1;
 }
 
+std::int64_t TrainingFeed::samples_before(std::int64_t step) const {
+  return lockstep::samples_before(step, dataset_size_, global_batch_, skipped_batches_);
+}
+
 TrainingRequests::TrainingRequests(TrainingFeed feed, std::int64_t first_step)
     : feed_(std::move(feed)),
-      sampler_(feed_.dataset_size(), feed_.seed(), true),
+      sampler_(std::make_unique<data::Sampler>(feed_.dataset_size(), feed_.seed(), true)),
       step_(first_step) {}
+
+TrainingRequests::~TrainingRequests() = default;
+
+std::size_t TrainingRequests::memory_bytes() const {
+  return data::Sampler::memory_bytes(feed_.dataset_size());
+}
 
 void TrainingRequests::restart(TrainingFeed feed, std::int64_t first_step) {
   LOCKSTEP_ASSERT(feed.dataset_size() == feed_.dataset_size() && feed.seed() == feed_.seed());
@@ -105,7 +117,7 @@ bool TrainingRequests::next(data::LoadRequest& request) {
     const auto epoch = std::uint64_t(batch / feed_.steps_per_epoch());
     const std::int64_t first =
         batch % feed_.steps_per_epoch() * feed_.global_batch() + next->first_sample;
-    const auto samples = sampler_.range(epoch, first, next->samples);
+    const auto samples = sampler_->range(epoch, first, next->samples);
     request.epoch = epoch;
     request.samples.assign(samples.begin(), samples.end());
     return true;

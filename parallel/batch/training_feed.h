@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <utility>
-#include <vector>
 
-#include "core/data/loader.h"
-#include "core/data/sampler.h"
-#include "core/io/checkpoint.h"
-#include "parallel/batch/schedule.h"
+#include "lockstep/training_feed.h"
 
 namespace lockstep {
-
-/// Ranges of batches in ascending order, apart from each other, that no step uses.
-using SkippedBatches = std::vector<io::BatchRange>;
 
 /// The batch that step number `step` (from 0) uses: the one of that number among those that are not
 /// skipped.
 std::int64_t batch_of_step(std::int64_t step, const SkippedBatches& skipped_batches);
 
-/// skips all batches from the one that `first_step` uses to that of `last_step`.
+/// Skips all batches from the one that `first_step` uses to that of `last_step`.
 void skip_batches(SkippedBatches& skipped_batches, std::int64_t first_step, std::int64_t last_step);
 
 /// Samples in the steps before `step`, where an epoch's last batch may be short.
@@ -28,75 +19,5 @@ std::int64_t samples_before(std::int64_t step,
                             std::int64_t dataset_size,
                             std::int64_t global_batch,
                             const SkippedBatches& skipped_batches = {});
-
-/// Which batch, and which of its micro-batches on this rank, each step uses. An epoch of S samples
-/// is ceil(S / B) batches, the last of which may be short; step s uses batch s, unless batches are
-/// skipped.
-class TrainingFeed {
- public:
-  /// `full` and `tail` are this rank's schedules for whole and for the epoch's last short batch
-  /// (equal to `full` where S divides).
-  TrainingFeed(std::int64_t dataset_size,
-               std::int64_t global_batch,
-               std::int64_t steps,
-               std::uint64_t seed,
-               Schedule full,
-               Schedule tail,
-               SkippedBatches skipped_batches = {});
-
-  std::int64_t dataset_size() const { return dataset_size_; }
-  std::int64_t global_batch() const { return global_batch_; }
-  std::int64_t steps() const { return steps_; }
-  std::uint64_t seed() const { return seed_; }
-  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
-  bool is_tail(std::int64_t step) const;
-  const Schedule& schedule(std::int64_t step) const { return is_tail(step) ? tail_ : full_; }
-  std::int64_t samples_before(std::int64_t step) const {
-    return lockstep::samples_before(step, dataset_size_, global_batch_, skipped_batches_);
-  }
-  /// Epochs of the data that are done with `step` steps.
-  double epochs_after(std::int64_t step) const;
-  const SkippedBatches& skipped_batches() const { return skipped_batches_; }
-  void set_skipped_batches(SkippedBatches skipped_batches) {
-    skipped_batches_ = std::move(skipped_batches);
-  }
-
- private:
-  std::int64_t dataset_size_, global_batch_, steps_, steps_per_epoch_;
-  std::uint64_t seed_;
-  Schedule full_, tail_;
-  SkippedBatches skipped_batches_;
-};
-
-/// The requests of the Loader that serves a feed's steps, from `first_step` on. Holds the order of
-/// an epoch's samples, drawn with the feed's seed.
-class TrainingRequests {
- public:
-  explicit TrainingRequests(TrainingFeed feed, std::int64_t first_step = 0);
-  /// As if made anew, with a feed of as many samples and the same seed; no thread may be in next().
-  void restart(TrainingFeed feed, std::int64_t first_step);
-
-  /// The next micro-batch of this rank, in the order in which Replica::train_step takes them.
-  bool next(data::LoadRequest& request);
-
-  std::size_t memory_bytes() const { return data::Sampler::memory_bytes(feed_.dataset_size()); }
-
- private:
-  TrainingFeed feed_;
-  data::Sampler sampler_;
-  std::int64_t step_;
-  std::size_t shard_ = 0, micro_batch_ = 0;
-};
-
-/// The requests of an evaluation: samples in order, this rank's micro-batches.
-class EvaluationFeed {
- public:
-  explicit EvaluationFeed(const Schedule& schedule) : schedule_(schedule) {}
-  bool next(data::LoadRequest& request);
-
- private:
-  const Schedule& schedule_;
-  std::size_t shard_ = 0, micro_batch_ = 0;
-};
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "core/exec/gather_records.h"

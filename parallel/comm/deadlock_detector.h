@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/exec/communicator.h"
 #include "core/exec/position.h"
+#include "lockstep/error.h"
 #include "parallel/comm/faulting_rank.h"
 
 namespace lockstep {

@@ -3,8 +3,9 @@
 
 #include <optional>
 
+#include "core/exec/communicator.h"
 #include "core/exec/position.h"
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 
 namespace lockstep {
 

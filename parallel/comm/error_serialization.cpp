@@ -5,8 +5,8 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 namespace lockstep {
 
 /// What an error that every rank throws alike knows of the one rank that caused it: a second base,
-/// in addition to a class of core/base/error.h. Records of the fault then name that rank.
+/// in addition to a class of lockstep/error.h. Records of the fault then name that rank.
 struct FaultingRank {
   int rank = -1;
   std::string host = {};

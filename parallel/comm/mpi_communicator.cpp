@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "parallel/comm/mpi_try.h"
 #include "parallel/comm/ranks_per_host.h"
 

@@ -6,7 +6,7 @@
 #include <mpi.h>
 #include <string_view>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "parallel/comm/mpi_try.h"
 
 #if __has_include(<mpi-ext.h>)  // Open MPI's, which wants to come after mpi.h

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/step/done_request.h"
 
 namespace lockstep {

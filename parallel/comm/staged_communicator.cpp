@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -17,6 +17,8 @@
 
 #include "core/base/env.h"
 #include "core/base/printable.h"
+#include "core/io/run_log.h"
+#include "parallel/console/output_relay.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
 
@@ -100,7 +102,8 @@ Console::Kind console_kind() {
   return kind(launcher == LaunchedBy::mpi && stdout_is_terminal() && mpirun_on_terminal(getppid()));
 }
 
-Console::Console(Kind kind) : kind_(kind), output_(STDOUT_FILENO, "standard output") {}
+Console::Console(Kind kind)
+    : kind_(kind), output_(std::make_unique<OutputRelay>(STDOUT_FILENO, "standard output")) {}
 
 Console::~Console() {
   try {
@@ -158,8 +161,8 @@ void Console::clear_bar() {
 }
 
 void Console::write(std::string_view text) {
-  output_.pass(text);
-  if (const auto trouble = output_.trouble()) trouble_ = *trouble;
+  output_->pass(text);
+  if (const auto trouble = output_->trouble()) trouble_ = *trouble;
   copy_trouble();
 }
 

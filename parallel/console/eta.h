@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "parallel/monitor/train_records.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

@@ -2,12 +2,16 @@
 #include "parallel/console/progress.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <functional>
 #include <iterator>
 #include <utility>
 
+#include "core/base/number_format.h"
 #include "core/host/process_memory.h"
+#include "parallel/console/console.h"
+#include "parallel/console/eta.h"
 #include "parallel/session/error_report.h"
 
 namespace lockstep {
@@ -115,35 +119,50 @@ std::string slow_rank_line(const SlowRankRecord& record) {
       milliseconds(record.median_ms));
 }
 
+struct Progress::State {
+  Console& console;
+  ProgressContext facts = {};
+  Eta left = {};
+  std::uint64_t memory_bytes = 0;
+  std::chrono::steady_clock::time_point next_look_at_memory = {};
+  std::chrono::steady_clock::time_point next_evaluation_line = {};
+
+  /// What rank 0's process holds, looked at once a second: that takes as long as a small step.
+  std::uint64_t look_at_memory() {
+    const auto now = std::chrono::steady_clock::now();
+    if (facts.planned_bytes == 0 || now < next_look_at_memory) return memory_bytes;
+    next_look_at_memory = now + std::chrono::seconds(1);
+    return memory_bytes = resident_memory().total();
+  }
+};
+
+Progress::Progress(Console& console) : state_(std::make_unique<State>(State{console})) {}
+Progress::~Progress() = default;
+
+void Progress::set_facts(const ProgressContext& facts) { state_->facts = facts; }
+
 void Progress::on_start(const ResumeRecord* resumed) {
-  left_.resume_from(resumed != nullptr ? resumed->step : 0);
+  state_->left.resume_from(resumed != nullptr ? resumed->step : 0);
 }
 
 void Progress::on_step(const StepRecord& record) {
-  left_.on_step(record);
-  if (!console_.shows_bar()) {
-    console_.line(plain_line(record, facts_, left_.seconds()));
+  state_->left.on_step(record);
+  if (!state_->console.shows_bar()) {
+    state_->console.line(plain_line(record, state_->facts, state_->left.seconds()));
     return;
   }
-  console_.line(step_line(record));
+  state_->console.line(step_line(record));
   const double share = double(record.step) / double(std::max<std::int64_t>(1, record.steps));
-  console_.bar(share, live_parts(record, facts_, left_.seconds(), memory_bytes()));
-}
-
-/// What rank 0's process holds, looked at once a second: that takes as long as a small step.
-std::uint64_t Progress::memory_bytes() {
-  const auto now = std::chrono::steady_clock::now();
-  if (facts_.planned_bytes == 0 || now < next_look_at_memory_) return memory_bytes_;
-  next_look_at_memory_ = now + std::chrono::seconds(1);
-  return memory_bytes_ = resident_memory().total();
+  state_->console.bar(
+      share, live_parts(record, state_->facts, state_->left.seconds(), state_->look_at_memory()));
 }
 
 void Progress::on_evaluation(const EvaluationRecord& record) {
-  left_.on_evaluation(record);
+  state_->left.on_evaluation(record);
   const auto now = std::chrono::steady_clock::now();
-  if (now < next_evaluation_line_) return;
-  next_evaluation_line_ = now + std::chrono::seconds(1);
-  console_.line(evaluation_line(record));
+  if (now < state_->next_evaluation_line) return;
+  state_->next_evaluation_line = now + std::chrono::seconds(1);
+  state_->console.line(evaluation_line(record));
 }
 
 void Progress::on_checkpoint(const CheckpointRecord& record) {
@@ -156,21 +175,23 @@ void Progress::on_checkpoint(const CheckpointRecord& record) {
                   0);
     return;
   }
-  console_.line(fmt::format("checkpoint at step {}: {}  ({:.1f} s; {} stall)",
-                            record.step,
-                            record.path,
-                            record.seconds,
-                            milliseconds(record.stall_ms)));
+  state_->console.line(fmt::format("checkpoint at step {}: {}  ({:.1f} s; {} stall)",
+                                   record.step,
+                                   record.path,
+                                   record.seconds,
+                                   milliseconds(record.stall_ms)));
 }
 
-void Progress::on_slow_rank(const SlowRankRecord& record) { console_.line(slow_rank_line(record)); }
+void Progress::on_slow_rank(const SlowRankRecord& record) {
+  state_->console.line(slow_rank_line(record));
+}
 void Progress::on_skip(const SkipRecord& record) {
-  console_.line(fmt::format("step {} skipped: {}", record.step, record.cause));
+  state_->console.line(fmt::format("step {} skipped: {}", record.step, record.cause));
 }
 
 void Progress::on_rollback(const RollbackRecord& record) {
-  left_.resume_from(record.step);
-  console_.line(fmt::format(
+  state_->left.resume_from(record.step);
+  state_->console.line(fmt::format(
       "rollback from step {} (loss {:.4g}, mean before {:.4g}, spread {:.3g}) to step {}: "
       "{}; batches {} to {} are skipped",
       record.spike_step,
@@ -298,14 +319,14 @@ std::vector<std::string> Progress::closing_lines(const TrainSummary&) const { re
 
 void Progress::on_end(const TrainSummary& summary) {
   const bool brief = summary.wall_s < kBriefSeconds;
-  print_result(console_, summary, brief);
-  print_losses(console_, summary);
+  print_result(state_->console, summary, brief);
+  print_losses(state_->console, summary);
   const auto tell = [&](std::string_view line) {
-    brief ? console_.copy_line(line) : console_.line(line);
+    brief ? state_->console.copy_line(line) : state_->console.line(line);
   };
   tell_costs(tell, summary);
   for (const std::string& line : closing_lines(summary)) tell(line);
-  console_.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
+  state_->console.line(fmt::format("weights_sha256         {}", summary.weights_sha256));
 }
 
 }  // namespace lockstep

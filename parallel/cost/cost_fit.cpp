@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "parallel/cost/cost_model.h"
 
 namespace lockstep {

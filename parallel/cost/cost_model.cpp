@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/small_bucket_all_gather.h"

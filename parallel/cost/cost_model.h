@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/batch/train_options.h"
+#include "lockstep/train_options.h"
 #include "parallel/cost/network.h"
 #include "parallel/exchange/gradient_exchange.h"
 

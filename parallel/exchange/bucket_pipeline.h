@@ -9,7 +9,7 @@
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
 #include "core/plan/flat_space.h"
-#include "parallel/batch/reduction.h"
+#include "lockstep/train_options.h"
 #include "parallel/exchange/exchange_counts.h"
 #include "parallel/exchange/exchange_level.h"
 #include "parallel/exchange/exchange_plan.h"

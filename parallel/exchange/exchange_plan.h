@@ -6,8 +6,8 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
-#include "parallel/batch/reduction.h"
-#include "parallel/batch/schedule.h"
+#include "lockstep/schedule.h"
+#include "lockstep/train_options.h"
 #include "parallel/exchange/hierarchical_reduction.h"
 #include "parallel/exchange/tree_sum.h"
 

@@ -6,8 +6,9 @@
 #include <exception>
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/step/fault_injector.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/exchange/bucket_pipeline.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/partial_sums.h"

@@ -10,8 +10,8 @@
 #include "core/exec/communicator.h"
 #include "core/exec/position.h"
 #include "core/plan/flat_space.h"
-#include "parallel/batch/reduction.h"
-#include "parallel/batch/schedule.h"
+#include "lockstep/schedule.h"
+#include "lockstep/train_options.h"
 #include "parallel/exchange/exchange_counts.h"
 
 namespace lockstep {

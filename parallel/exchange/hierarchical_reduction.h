@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/batch/schedule.h"
+#include "lockstep/schedule.h"
 #include "parallel/exchange/tree_sum.h"
 
 namespace lockstep {

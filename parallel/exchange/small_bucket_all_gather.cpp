@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/exchange/small_bucket_all_gather.h"
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <bit>
 #include <numeric>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

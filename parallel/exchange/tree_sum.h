@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/batch/schedule.h"
+#include "lockstep/schedule.h"
 
 namespace lockstep {
 

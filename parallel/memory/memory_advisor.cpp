@@ -7,8 +7,9 @@
 #include <fmt/format.h>
 #include <limits>
 
-#include "core/base/error.h"
 #include "core/base/parameter_names.h"
+#include "lockstep/error.h"
+#include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/replica/compiled_programs.h"

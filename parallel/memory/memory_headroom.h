@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 
 namespace lockstep {
 

@@ -2,17 +2,19 @@
 #include "parallel/memory/memory_plan.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 #include <optional>
 
-#include "core/base/error.h"
 #include "core/data/sampler.h"
 #include "core/exec/dry_backend.h"
 #include "core/host/process_memory.h"
 #include "core/step/dry_communicator.h"
+#include "lockstep/error.h"
+#include "lockstep/replica.h"
+#include "lockstep/schedule.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/replica/memory_fit.h"
-#include "parallel/replica/replica.h"
 #include "parallel/training/checkpointing.h"
 #include "parallel/training/run_loaders.h"
 

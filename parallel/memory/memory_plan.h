@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/data/sources.h"
-#include "core/nn/builder.h"
+#include "lockstep/builder.h"
+#include "lockstep/sources.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/program_sizes.h"
 

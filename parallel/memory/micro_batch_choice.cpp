@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/number_format.h"
 #include "core/exec/gather_records.h"
 #include "parallel/batch/batch_plan.h"

@@ -8,9 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/data/loader.h"
 #include "core/exec/gather_records.h"
+#include "lockstep/error.h"
+#include "lockstep/loader.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/replica/program_set.h"
 
 namespace lockstep {

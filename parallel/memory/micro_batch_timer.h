@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 #include "parallel/memory/memory_plan.h"
 
 namespace lockstep {

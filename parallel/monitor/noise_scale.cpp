@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/parameter_names.h"
 
 namespace lockstep {

@@ -5,6 +5,9 @@
 #include <numeric>
 #include <tuple>
 
+#include "core/exec/communicator.h"
+#include "core/step/shard_norms.h"
+
 namespace lockstep {
 
 NoiseWatch::NoiseWatch(RankContext& context, Replica& replica)

@@ -3,9 +3,10 @@
 
 #include <vector>
 
-#include "parallel/comm/rank_context.h"
+#include "core/step/shard_norms.h"
+#include "lockstep/rank_context.h"
+#include "lockstep/replica.h"
 #include "parallel/monitor/noise_scale.h"
-#include "parallel/replica/replica.h"
 
 namespace lockstep {
 

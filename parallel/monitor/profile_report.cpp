@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/exec/communicator.h"
 #include "core/exec/roofline.h"
+#include "lockstep/error.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
 #include "parallel/monitor/profile_trace.h"

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "core/exec/profiler.h"
-#include "parallel/comm/rank_context.h"
-#include "parallel/monitor/train_records.h"
+#include "lockstep/rank_context.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

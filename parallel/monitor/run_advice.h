@@ -6,34 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/time_breakdown.h"
+#include "lockstep/train_records.h"
 #include "parallel/monitor/rank_placement.h"
-#include "parallel/monitor/time_breakdown.h"
 
 namespace lockstep {
-
-/// The bottleneck of a run, as far as it can be inferred from where its time went.
-enum class AdviceCause : std::uint8_t {
-  data_wait,           ///< samples came too slowly, on every rank
-  slow_rank,           ///< one rank is slower than the others, which wait for it
-  cpu_oversubscribed,  ///< ranks share processors, with each other or with other processes
-  small_buckets,       ///< the gradients travel in many small messages
-  too_small,           ///< a step's work is small compared with what it costs to take part in one
-  communication,       ///< gradients travel slower than they are computed
-  logging,             ///< metrics are reported too often
-  slow_storage,        ///< what is reported takes long to be written
-  checkpoint,          ///< training stalls for snapshots
-  launches             ///< the processor hands work over more slowly than the GPU does it
-};
-/// "data_wait", ...
-std::string_view name_of(AdviceCause cause);
-
-struct Advice {
-  AdviceCause cause = AdviceCause::data_wait;
-  std::string text;      ///< "training waited 41% of the time for data"
-  std::string evidence;  ///< the numbers that it is seen in
-  std::string remedy;    ///< a flag or a command, or what else to change
-  double gain = 0;       ///< the share of training time that could be saved at most
-};
 
 /// What is known at the end of a run, of this process.
 struct RunFacts {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/monitor/step_log.h"
 
+#include "parallel/replica/step_times.h"
+
 namespace lockstep {
 
 StepLog::StepLog(const Replica& replica,

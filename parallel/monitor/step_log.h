@@ -5,13 +5,14 @@
 #include <optional>
 #include <vector>
 
-#include "core/data/loader.h"
-#include "parallel/batch/training_feed.h"
+#include "lockstep/loader.h"
+#include "lockstep/replica.h"
+#include "lockstep/time_breakdown.h"
+#include "lockstep/train_records.h"
+#include "lockstep/training_feed.h"
 #include "parallel/monitor/run_queue.h"
 #include "parallel/monitor/step_spread.h"
-#include "parallel/monitor/time_breakdown.h"
-#include "parallel/monitor/train_records.h"
-#include "parallel/replica/replica.h"
+#include "parallel/replica/step_times.h"
 
 namespace lockstep {
 

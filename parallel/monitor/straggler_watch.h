@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
+#include "lockstep/replica.h"
+#include "lockstep/train_records.h"
 #include "parallel/comm/stop_agreement.h"
 #include "parallel/monitor/rank_placement.h"
 #include "parallel/monitor/straggler_scores.h"
-#include "parallel/monitor/train_records.h"
-#include "parallel/replica/replica.h"
 
 namespace lockstep {
 

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/exec/backend.h"
+#include "lockstep/error.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
 

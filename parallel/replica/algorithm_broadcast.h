@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 
 namespace lockstep {
 

@@ -2,12 +2,14 @@
 #include "parallel/replica/communicator_warmup.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <optional>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/base/number_format.h"
 #include "core/exec/gather_records.h"
+#include "lockstep/error.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/replica/device_sharing.h"
 #include "parallel/replica/replica_parts.h"
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "lockstep/rank_context.h"
 #include "parallel/batch/batch_plan.h"
-#include "parallel/comm/rank_context.h"
 #include "parallel/exchange/gradient_exchange.h"
 
 namespace lockstep {

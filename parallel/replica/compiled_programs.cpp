@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/nn/trace.h"
 #include "parallel/replica/replica_parts.h"
 
@@ -42,10 +42,10 @@ MemoryReuse reuse_of_environment() {
   return *plan == "off" ? MemoryReuse::off : MemoryReuse::poison;
 }
 
-Builder::Settings settings_for(const TrainOptions& options,
-                               const DeviceTraits& device,
-                               const BatchPlan& batch,
-                               std::int64_t samples) {
+BuilderSettings settings_for(const TrainOptions& options,
+                             const DeviceTraits& device,
+                             const BatchPlan& batch,
+                             std::int64_t samples) {
   BatchNormPolicy policy = options.batch_norm;
   policy.group = batch.group_size;
   if (batch.group_size == 0 && policy.kind == BatchNormPolicy::Kind::group)
@@ -150,10 +150,10 @@ void CompiledPrograms::add_late_evaluation(Backend& backend,
                          micro_batch);
 }
 
-Builder::Settings CompiledPrograms::evaluating(const TrainOptions& options,
-                                               const BatchPlan& batch,
-                                               std::int64_t micro_batch) const {
-  Builder::Settings settings = settings_for(options, traits_, batch, micro_batch);
+BuilderSettings CompiledPrograms::evaluating(const TrainOptions& options,
+                                             const BatchPlan& batch,
+                                             std::int64_t micro_batch) const {
+  BuilderSettings settings = settings_for(options, traits_, batch, micro_batch);
   settings.mode = Mode::evaluation;
   return settings;
 }

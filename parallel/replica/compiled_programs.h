@@ -6,11 +6,12 @@
 #include <optional>
 #include <vector>
 
-#include "core/data/dataset.h"
 #include "core/exec/program.h"
 #include "core/nn/builder.h"
+#include "lockstep/builder.h"
+#include "lockstep/dataset.h"
+#include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
-#include "parallel/batch/train_options.h"
 #include "parallel/replica/memory_fit.h"
 
 namespace lockstep {
@@ -75,9 +76,9 @@ class CompiledPrograms {
            const TrainOptions& options,
            const BatchPlan& batch,
            std::int64_t micro_batch);
-  Builder::Settings evaluating(const TrainOptions& options,
-                               const BatchPlan& batch,
-                               std::int64_t micro_batch) const;
+  BuilderSettings evaluating(const TrainOptions& options,
+                             const BatchPlan& batch,
+                             std::int64_t micro_batch) const;
   /// `first`: the training graph whose parameters it must declare.
   CompiledProgram compile_evaluation(Backend& backend,
                                      Graph graph,
@@ -97,10 +98,10 @@ class CompiledPrograms {
 /// The whole micro-batch first, then the other sizes once each.
 std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std::int64_t> sizes);
 /// Settings for the trace of the training program for micro-batches of `samples`.
-Builder::Settings settings_for(const TrainOptions& options,
-                               const DeviceTraits& device,
-                               const BatchPlan& batch,
-                               std::int64_t samples);
+BuilderSettings settings_for(const TrainOptions& options,
+                             const DeviceTraits& device,
+                             const BatchPlan& batch,
+                             std::int64_t samples);
 std::int64_t bucket_bytes(const TrainOptions& options,
                           const DeviceTraits& device,
                           const Graph& graph);

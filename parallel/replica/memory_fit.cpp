@@ -2,10 +2,11 @@
 #include "parallel/replica/memory_fit.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/base/number_format.h"
 #include "core/plan/recompute.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/exec/program.h"
-#include "parallel/batch/train_options.h"
+#include "lockstep/train_options.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

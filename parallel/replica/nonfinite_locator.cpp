@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fmt/format.h>
 #include <limits>
 #include <tuple>
 #include <unistd.h>

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/data/loader.h"
 #include "core/exec/communicator.h"
 #include "core/exec/finite_check.h"
+#include "lockstep/error.h"
+#include "lockstep/loader.h"
 #include "parallel/comm/faulting_rank.h"
 
 namespace lockstep {

@@ -2,14 +2,15 @@
 #include "parallel/replica/program_set.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/base/number_format.h"
 #include "core/base/suggest.h"
 #include "core/host/process_memory.h"
 #include "core/nn/trace.h"
 #include "core/step/dump.h"
+#include "lockstep/error.h"
 #include "parallel/replica/algorithm_broadcast.h"
 
 namespace lockstep {

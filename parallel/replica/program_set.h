@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 #include "parallel/replica/compiled_programs.h"
 
 namespace lockstep {

@@ -45,11 +45,11 @@ ProgramSizes::ProgramSizes(Backend& device,
                            const data::SampleSpec& samples)
     : device_(device), model_(std::move(model)), loss_(std::move(loss)), samples_(samples) {}
 
-Graph ProgramSizes::trace_as(const Builder::Settings& settings) {
+Graph ProgramSizes::trace_as(const BuilderSettings& settings) {
   const auto traced = [&] { return trace(model_, loss_, samples_, settings); };
   if (settings.micro_batch == 0) return traced();  // a rank that joins others with 0 samples
   const auto family = std::ranges::find_if(families_, [&](const Family& known) {
-    Builder::Settings same = known.settings;
+    BuilderSettings same = known.settings;
     same.micro_batch = settings.micro_batch;
     return same == settings;
   });
@@ -66,7 +66,7 @@ Graph ProgramSizes::trace_as(const Builder::Settings& settings) {
 MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
                                   const BatchPlan& batch,
                                   std::int64_t samples) {
-  Builder::Settings settings = settings_for(options, device_.traits(), batch, samples);
+  BuilderSettings settings = settings_for(options, device_.traits(), batch, samples);
   device_.allow_tf32(options.precision == Precision::tf32);
   for (const Known& known : known_)
     if (known.settings == settings && known.bucket_mb == options.bucket_mb) return *known.sizes;

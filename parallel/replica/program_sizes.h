@@ -61,7 +61,7 @@ class ProgramSizes {
 
  private:
   struct Known {
-    Builder::Settings settings;
+    BuilderSettings settings;
     double bucket_mb = 0;
     std::unique_ptr<MicroBatchSizes> sizes;
   };
@@ -70,11 +70,11 @@ class ProgramSizes {
   /// second equals the first with other extents, later ones are derived from the first without
   /// tracing the model again.
   struct Family {
-    Builder::Settings settings;
+    BuilderSettings settings;
     Graph first;
     bool is_compared = false, scales = false;
   };
-  Graph trace_as(const Builder::Settings& settings);
+  Graph trace_as(const BuilderSettings& settings);
 
   SizingBackend device_;
   ModelFunction model_;

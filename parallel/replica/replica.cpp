@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/replica/replica.h"
+#include "lockstep/replica.h"
 
 #include <chrono>
 #include <exception>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/sha256.h"
+#include "core/io/weights.h"
 #include "core/step/fault_injector.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/replica_check.h"

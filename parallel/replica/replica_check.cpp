@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fmt/format.h>
 #include <map>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/comm/faulting_rank.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/step/snapshot.h"
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 #include "parallel/comm/stop_agreement.h"
 
 namespace lockstep {

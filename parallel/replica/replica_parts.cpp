@@ -3,9 +3,10 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/exec/dry_backend.h"
 #include "core/step/dry_communicator.h"
+#include "parallel/batch/schedule.h"
 
 namespace lockstep {
 namespace {

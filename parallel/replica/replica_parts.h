@@ -13,9 +13,9 @@
 #include "core/step/shard_norms.h"
 #include "core/step/step_params_upload.h"
 #include "core/step/step_status_ring.h"
+#include "lockstep/schedule.h"
+#include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
-#include "parallel/batch/schedule.h"
-#include "parallel/batch/train_options.h"
 #include "parallel/exchange/gradient_exchange.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes other than training steps: evaluation, and the search for the operator that computed a
 // non-finite value, in every step with LOCKSTEP_NAN_CHECK=1 and when a bad step is computed again.
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/replica_state.h"

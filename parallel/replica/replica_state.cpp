@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/base/parameter_names.h"
 #include "core/exec/gather_records.h"
 #include "core/io/load_weights.h"

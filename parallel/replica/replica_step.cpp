@@ -3,8 +3,8 @@
 // as Note [Step graphs] in core/step/step_graphs.h says.
 #include <chrono>
 
-#include "core/base/error.h"
 #include "core/step/fault_injector.h"
+#include "lockstep/error.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/replica_state.h"
 

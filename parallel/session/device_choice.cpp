@@ -2,10 +2,11 @@
 #include "parallel/session/device_choice.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <string_view>
 
-#include "core/base/error.h"
 #include "core/base/parameter_names.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

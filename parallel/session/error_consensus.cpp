@@ -9,6 +9,8 @@
 
 #include "core/base/signal_masked_thread.h"
 #include "parallel/session/error_report.h"
+#include "parallel/session/fault_log.h"
+#include "parallel/watchdog/watchdog.h"
 
 namespace lockstep {
 namespace {

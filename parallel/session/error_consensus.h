@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/exec/communicator.h"
-#include "parallel/session/job.h"
+#include "lockstep/job.h"
 #include "parallel/watchdog/fault_record.h"
 
 namespace lockstep {

@@ -3,15 +3,16 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fmt/format.h>
 #include <new>
 #include <thread>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/host/machine.h"
+#include "lockstep/error.h"
 #include "parallel/session/explained_out_of_memory.h"
 #include "parallel/session/failed_allocation.h"
 #include "parallel/session/fault_log.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/comm/faulting_rank.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/session/job.h"
+#include "lockstep/job.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/error.h"
 #include "core/base/fixed_text.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
@@ -24,11 +24,13 @@
 #include "parallel/replica/communicator_warmup.h"
 #include "parallel/session/device_choice.h"
 #include "parallel/session/error_report.h"
+#include "parallel/session/fault_log.h"
 #include "parallel/session/gpu_binding.h"
 #include "parallel/session/job_network.h"
 #include "parallel/session/loaded_libraries.h"
 #include "parallel/session/rank_discovery.h"
 #include "parallel/session/rendezvous_timeout.h"
+#include "parallel/watchdog/watchdog.h"
 
 namespace lockstep {
 

@@ -3,10 +3,11 @@
 
 #include <charconv>
 #include <cstdint>
+#include <fmt/format.h>
 #include <optional>
 #include <string_view>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mutex>
 #include <sys/socket.h>
@@ -14,10 +15,10 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
 #include "core/host/machine.h"
+#include "lockstep/error.h"
 #include "parallel/session/fault_log.h"
 #include "parallel/watchdog/fault_record.h"
 #include "parallel/watchdog/heartbeat_protocol.h"

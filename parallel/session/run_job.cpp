@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/session/run_job.h"
-
 #include <csignal>
 #include <exception>
 
+#include "lockstep/job.h"
 #include "parallel/session/error_consensus.h"
 #include "parallel/session/error_report.h"
 

@@ -3,15 +3,16 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/base/fixed_text.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -6,11 +6,12 @@
 #include <atomic>
 #include <csignal>
 #include <exception>
+#include <fmt/format.h>
 #include <string_view>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/host/machine.h"
+#include "lockstep/error.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
 

@@ -10,8 +10,8 @@
 
 #include "core/io/checkpoint_writer.h"
 #include "core/step/snapshot.h"
-#include "parallel/batch/train_options.h"
-#include "parallel/monitor/train_records.h"
+#include "lockstep/train_options.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

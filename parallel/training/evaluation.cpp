@@ -6,9 +6,10 @@
 #include <cstddef>
 #include <cstring>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/zero_filled_dataset.h"
-#include "parallel/batch/training_feed.h"
+#include "core/exec/position.h"
+#include "lockstep/training_feed.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/training/run_loaders.h"
 

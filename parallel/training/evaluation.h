@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "core/data/loader.h"
 #include "core/data/reduced_dataset.h"
-#include "parallel/comm/rank_context.h"
-#include "parallel/monitor/train_records.h"
-#include "parallel/replica/replica.h"
+#include "lockstep/loader.h"
+#include "lockstep/rank_context.h"
+#include "lockstep/replica.h"
+#include "lockstep/train_records.h"
 
 namespace lockstep {
 

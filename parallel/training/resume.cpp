@@ -11,9 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/io/checkpoint_names.h"
+#include "core/optim/optimizer.h"
 #include "parallel/batch/run_settings.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"

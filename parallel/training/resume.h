@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/exec/communicator.h"
 #include "core/io/checkpoint.h"
+#include "lockstep/error.h"
+#include "lockstep/train_options.h"
+#include "lockstep/train_records.h"
 #include "parallel/batch/fingerprint.h"
-#include "parallel/batch/train_options.h"
-#include "parallel/monitor/train_records.h"
 
 namespace lockstep {
 

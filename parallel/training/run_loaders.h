@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "core/data/loader.h"
-#include "core/data/sources.h"
+#include "lockstep/loader.h"
+#include "lockstep/replica.h"
+#include "lockstep/sources.h"
+#include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
-#include "parallel/batch/train_options.h"
-#include "parallel/replica/replica.h"
 
 namespace lockstep {
 

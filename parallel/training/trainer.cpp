@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/training/trainer.h"
+#include "lockstep/trainer.h"
 
 #include <cmath>
 #include <filesystem>
 #include <optional>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/data/preprocessing.h"
 #include "core/io/folder.h"
 #include "core/io/output_file.h"
 #include "core/io/preprocessing_file.h"
+#include "lockstep/replica.h"
+#include "lockstep/training_feed.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/batch/run_settings.h"
 #include "parallel/batch/training_feed.h"
-#include "parallel/replica/replica.h"
 #include "parallel/training/resume.h"
 #include "parallel/training/training_run.h"
 

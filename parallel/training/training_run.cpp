@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/base/check.h"
 #include "core/host/process_memory.h"
-#include "core/optim/lr_schedule.h"
+#include "lockstep/lr_schedule.h"
 #include "parallel/monitor/profile_report.h"
 #include "parallel/training/run_loaders.h"
 

@@ -2,6 +2,7 @@
 // The end of a run: what it came to.
 #include <cmath>
 #include <cstring>
+#include <fmt/format.h>
 
 #include "core/base/parameter_names.h"
 #include "core/host/process_memory.h"

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run does where a step is not finite, or its loss jumps.
 #include <cmath>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
+#include "parallel/batch/training_feed.h"
 #include "parallel/training/training_run.h"
 
 namespace lockstep {

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "core/exec/position.h"
-#include "parallel/watchdog/watch_limits.h"
+#include "lockstep/watch_limits.h"
 
 namespace lockstep {
+
+/// Every so often a rank tells where it stands.
+inline constexpr double kBeatSeconds = 0.25;
 
 /// What is wrong, and with whom.
 struct Verdict {

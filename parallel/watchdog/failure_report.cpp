@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/watchdog/failure_report.h"
 
-#include "core/base/error.h"
+#include <fmt/format.h>
+
 #include "core/base/parameter_names.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/fixed_text.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"

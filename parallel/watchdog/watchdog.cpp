@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <mutex>
 #include <optional>
 #include <pthread.h>
@@ -13,11 +14,11 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/fixed_text.h"
 #include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
 #include "core/exec/gather_records.h"
+#include "lockstep/error.h"
 #include "parallel/watchdog/failure_detector.h"
 #include "parallel/watchdog/failure_report.h"
 #include "parallel/watchdog/heartbeat_transport.h"

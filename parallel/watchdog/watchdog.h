@@ -9,8 +9,8 @@
 #include "core/exec/communicator.h"
 #include "core/exec/position.h"
 #include "core/host/ip_address.h"
+#include "lockstep/watch_limits.h"
 #include "parallel/watchdog/fault_record.h"
-#include "parallel/watchdog/watch_limits.h"
 
 namespace lockstep {
 

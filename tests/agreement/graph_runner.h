@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/exec/backend.h"
 #include "core/graph/graph.h"
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/exec/program.h"
-#include "core/io/weights.h"
 #include "core/nn/trace.h"
-#include "core/nn/zoo.h"
 #include "core/step/optimizer_step.h"
+#include "lockstep/error.h"
+#include "lockstep/weights.h"
+#include "lockstep/zoo.h"
 #include "tests/reference/formula.h"
 #include "tests/support/test_backend.h"
 

@@ -19,7 +19,7 @@ Graph head(std::int64_t row_multiple) {
   samples.input = {{kFeatures}, DType::f32};
   samples.target = {Shape{}, DType::i32};
   samples.classes = kClasses;
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.micro_batch = kSamples;
   settings.precision = Precision::bf16;
   settings.row_multiple = row_multiple;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "core/base/check.h"
 #include "core/io/load_weights.h"
 #include "tests/agreement/model_run.h"
 

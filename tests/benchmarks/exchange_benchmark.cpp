@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "parallel/batch/schedule.h"
 #include "parallel/comm/mpi_communicator.h"
 #include "parallel/comm/mpi_try.h"
 #include "parallel/exchange/gradient_exchange.h"

@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/data/images/pack.h"
-#include "core/data/loader.h"
-#include "core/data/sources.h"
+#include "lockstep/error.h"
+#include "lockstep/loader.h"
+#include "lockstep/sources.h"
 #include "tests/support/image_files.h"
 
 namespace lockstep {

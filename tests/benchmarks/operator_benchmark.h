@@ -2,6 +2,7 @@
 #pragma once
 
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include "tests/benchmarks/operator_run.h"
 

@@ -5,10 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "core/data/embedded_column.h"
 #include "core/nn/initialise.h"
 #include "core/nn/trace.h"
-#include "core/nn/zoo.h"
+#include "lockstep/error.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {
@@ -28,8 +29,8 @@ data::SampleSpec samples() {
 
 Graph traced(const ModelFunction& model,
              const data::SampleSpec& spec = samples(),
-             const Builder::Settings& settings = {}) {
-  Builder::Settings with_batch = settings;
+             const BuilderSettings& settings = {}) {
+  BuilderSettings with_batch = settings;
   with_batch.micro_batch = 3;
   return trace(model, mean_squared_error, spec, with_batch);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/fault_plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/exec/position.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "core/grad/differentiate.h"
-#include "core/nn/zoo.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
+#include "lockstep/zoo.h"
 #include "tests/core/trace_helpers.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/nn/zoo.h"
+#include "lockstep/error.h"
+#include "lockstep/zoo.h"
 #include "tests/core/trace_helpers.h"
 
 namespace lockstep {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/optim/optimizer.h"
+#include "lockstep/optimizer.h"
 
 #include <cmath>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
 #include <set>
 
-#include "core/base/error.h"
+#include "core/optim/optimizer.h"
+#include "core/optim/optimizer_hyper_parameter.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/ops/linear.h"
 #include "core/plan/memory_use.h"
 #include "core/plan/program_plan.h"
-#include "core/plan/recompute.h"
+#include "lockstep/precision.h"
 #include "tests/core/exhaustive_order.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/zoo_case.h"

@@ -29,7 +29,7 @@ Graph traced(int classes,
     x = nn.linear(x, {.out_features = classes, .bias = false, .name = "head"});
     return reads == Reads::loss ? x : nn.scale(x, 0.5f);
   };
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.mode = mode;
   settings.micro_batch = 4;
   settings.precision = precision;

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "core/base/error.h"
 #include "core/base/random.h"
-#include "core/nn/zoo.h"
 #include "core/plan/arena.h"
 #include "core/plan/program_plan.h"
+#include "lockstep/error.h"
+#include "lockstep/zoo.h"
 #include "tests/core/trace_helpers.h"
 
 namespace lockstep {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/plan/precision.h"
+#include "lockstep/precision.h"
 
 #include <gmock/gmock.h>
 #include <set>
 
 #include "core/nn/trace.h"
-#include "core/nn/zoo.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +19,7 @@ Graph training_graph(const std::string& model, Precision precision) {
   spec.classes = 10;
   spec.scale = {1.0f / 255};
   spec.shift = {0.0f};
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.mode = Mode::training;
   settings.micro_batch = 4;
   settings.precision = precision;
@@ -81,7 +81,7 @@ TEST(LoweredLoss, ATargetInFp32MeetsAPredictionInFp32) {
   data::SampleSpec spec;
   spec.input = {Shape{6}, DType::f32};
   spec.target = {Shape{3}, DType::f32};
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.micro_batch = 4;
   settings.precision = Precision::bf16;
   const auto model = [](Builder& nn, Value x) { return nn.linear(x, {.out_features = 3}); };

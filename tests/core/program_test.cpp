@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/ops/relu.h"
 #include "core/plan/flat_space.h"
+#include "lockstep/error.h"
 #include "tests/core/trace_helpers.h"
 #include "tests/support/null_backend.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/nn/zoo.h"
 #include "core/plan/program_plan.h"
+#include "lockstep/error.h"
+#include "lockstep/zoo.h"
 #include "tests/core/trace_helpers.h"
 
 namespace lockstep {
@@ -22,7 +22,7 @@ Graph gpt(int width) {
   spec.input = {{64}, DType::i32};
   spec.target = {{64}, DType::i32};
   spec.classes = 65;
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.micro_batch = 4;
   return trace(nn::make_model({.name = "gpt",
                                .outputs = spec.classes,

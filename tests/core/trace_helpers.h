@@ -15,7 +15,7 @@ inline Graph trace_classifier(const ModelFunction& model,
   spec.input = {sample, DType::f32};
   spec.target = {Shape{}, DType::i32};
   spec.classes = classes;
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.mode = mode;
   settings.micro_batch = micro_batch;
   return trace(model, softmax_cross_entropy, spec, settings);

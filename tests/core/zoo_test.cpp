@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The models' parameters against torchvision's: names, order, shapes and how they start.
-#include "core/nn/zoo.h"
+#include "lockstep/zoo.h"
 
 #include <cmath>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/nn/initialise.h"
+#include "lockstep/error.h"
 #include "tests/core/trace_helpers.h"
 
 namespace lockstep {
@@ -66,7 +67,7 @@ TEST(Zoo, AreTheSameProgramForEveryMicroBatch) {
     for (const Mode mode : {Mode::training, Mode::evaluation})
       for (const bool recompute : {false, true})
         for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-          Builder::Settings settings;
+          BuilderSettings settings;
           settings.mode = mode;
           settings.micro_batch = 4;
           settings.precision = precision;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/augment.h"
+#include "lockstep/augment.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
 #include <vector>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

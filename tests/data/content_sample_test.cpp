@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include "core/data/sources.h"
+#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

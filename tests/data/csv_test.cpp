@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <set>
 
-#include "core/base/error.h"
-#include "core/data/sources.h"
+#include "lockstep/error.h"
+#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

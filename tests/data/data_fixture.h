@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables with columns of many categories, which are embedded; table_test.cpp has the others.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/data/sources.h"
 #include "core/data/table/table_inputs.h"
+#include "lockstep/sources.h"
 #include "tests/data/table_fixture.h"
 
 namespace lockstep::data {

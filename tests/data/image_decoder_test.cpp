@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include "core/base/error.h"
 #include "core/data/images/image_crop.h"
+#include "lockstep/error.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"
 

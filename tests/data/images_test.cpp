@@ -4,13 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_reader.h"
 #include "core/data/images/pack.h"
-#include "core/data/loader.h"
 #include "core/data/preprocessing.h"
-#include "core/data/sources.h"
+#include "lockstep/error.h"
+#include "lockstep/loader.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/loader.h"
+#include "lockstep/loader.h"
 
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "core/base/error.h"
 #include "core/data/reduced_dataset.h"
 #include "core/data/sampler.h"
-#include "core/data/sources.h"
+#include "lockstep/error.h"
+#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

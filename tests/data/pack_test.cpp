@@ -2,11 +2,12 @@
 #include "core/data/images/pack.h"
 
 #include <filesystem>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/data/images/pack_format.h"
 #include "core/data/input_file.h"
-#include "core/data/sources.h"
+#include "lockstep/error.h"
+#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::data {
 namespace {

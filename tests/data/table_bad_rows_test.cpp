@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of a table that cannot be read: skipped, they are as if the table did not have them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/data/table/table_inputs.h"

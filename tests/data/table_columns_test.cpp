@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the columns of a table are taken for: names that are not unique or are numbers, texts among
 // numbers, numbers at the edges of doubles.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/data/table/table_inputs.h"

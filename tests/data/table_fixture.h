@@ -3,9 +3,10 @@
 
 #include <string>
 
-#include "core/base/error.h"
-#include "core/data/sources.h"
 #include "core/io/preprocessing_file.h"
+#include "lockstep/error.h"
+#include "lockstep/preprocessing_file.h"
+#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables with texts, missing values and other tasks than classes; csv_test.cpp has plain ones.
 #include <cmath>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/data/sources.h"
+#include "core/data/preprocessing.h"
 #include "core/data/table/table_inputs.h"
+#include "lockstep/error.h"
+#include "lockstep/sources.h"
 #include "tests/data/table_fixture.h"
 
 namespace lockstep::data {

@@ -4,11 +4,11 @@
 #include <set>
 #include <sys/stat.h>
 
-#include "core/base/error.h"
 #include "core/base/utf8.h"
 #include "core/data/ignore_label.h"
-#include "core/data/preprocessing.h"
-#include "core/data/sources.h"
+#include "lockstep/error.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::doctor {
 namespace {

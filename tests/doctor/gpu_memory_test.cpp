@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/advice/out_of_memory.h"
+#include "lockstep/sources.h"
+#include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/session/error_report.h"
 #include "tests/doctor/fake_machine.h"

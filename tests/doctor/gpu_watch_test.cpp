@@ -8,11 +8,11 @@
 #include <string>
 #include <thread>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
 #include "launcher/gpu_monitor/nvml.h"
-#include "parallel/session/job.h"
-#include "parallel/training/trainer.h"
+#include "lockstep/job.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/zoo.h"
 #include "tests/doctor/fake_machine.h"
 
 namespace lockstep {

@@ -3,10 +3,11 @@
 // do and the exit code.
 #include "kernels/cuda/device/cuda_check.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::test {
 namespace {

@@ -10,9 +10,9 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/ops/scale.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "lockstep/error.h"
 #include "tests/emulator/planted_kernels.h"
 #include "tests/ops/op_case.h"
 #include "tests/support/cuda_emulator/access_check.h"

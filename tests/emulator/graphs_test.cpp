@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <vector>
 
-#include "core/base/error.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "lockstep/error.h"
 #include "tests/emulator/stream_fixture.h"
 
 namespace lockstep::test {

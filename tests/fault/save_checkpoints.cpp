@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/base/error.h"
 #include "core/io/checkpoint_writer.h"
+#include "lockstep/error.h"
 #include "tests/support/small_checkpoint.h"
 
 namespace {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of cifar10, all of whose files are the same.
-#include "core/data/sources.h"
+#include <fmt/format.h>
+
+#include "lockstep/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configuration files: the reader of TOML, and the flags that it gives.
+#include <fmt/format.h>
+
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/toml_reader.h"

@@ -3,11 +3,11 @@
 // they take, in each of TOML's ways to write them, and what only other readers of TOML know.
 #include <algorithm>
 
-#include "core/base/error.h"
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/table/setting.h"
 #include "launcher/settings/toml_reader.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/mutation.h"
 
 namespace {

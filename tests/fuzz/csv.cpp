@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables to train on, with and without a validation part, by several options; and as rows for a
 // trained model.
-#include "core/data/sources.h"
+#include <fmt/format.h>
+
 #include "core/data/table/table_inputs.h"
+#include "lockstep/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

@@ -3,6 +3,8 @@
 // configuration file and means the same.
 #include "launcher/settings/flags.h"
 
+#include <fmt/format.h>
+
 #include "launcher/launch/run_flags.h"
 #include "launcher/settings/config_file.h"
 #include "tests/fuzz/input_file.h"

@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "tests/fuzz/heap_meter.h"
 
 /// What libFuzzer and replay_main.cpp call, once an input; each file here defines one.

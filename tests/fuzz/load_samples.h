@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/data/dataset.h"
+#include "lockstep/dataset.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace lockstep::fuzz {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of 16-bit tokens, bare and after llm.c's header.
-#include "core/data/sources.h"
+#include "lockstep/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

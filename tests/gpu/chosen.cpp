@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/chosen.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::rates {
 namespace {

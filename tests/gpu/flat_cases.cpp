@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
+#include <fmt/format.h>
 
 #include "tests/gpu/rates.h"
 

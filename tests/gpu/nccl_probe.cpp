@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cuda_runtime.h>
 #include <exception>
+#include <fmt/format.h>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/comm/nccl/nccl_library.h"
 

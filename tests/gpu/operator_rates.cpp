@@ -13,7 +13,7 @@
 // Exit code 1 where a case failed, 2 for bad usage, 3 without a device.
 #include <iostream>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "tests/gpu/rates.h"
 #include "tests/support/test_backend.h"
 

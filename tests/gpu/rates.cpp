@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/ops/linear.h"
 #include "core/ops/relu.h"
 

@@ -21,13 +21,22 @@ foreach(file share/bash-completion/completions/lockstep share/zsh/site-functions
   endif()
 endforeach()
 
-# No installed header may include one that is not installed.
+# The headers are those of include/lockstep and no others, and each compiles without another one before it, and without
+# other libraries.
 set(root ${WORK}/prefix/include)
-file(GLOB_RECURSE headers RELATIVE ${root} ${root}/*.h)
-list(TRANSFORM headers REPLACE "(.+)" "#include <\\1>\n")
-list(JOIN headers "" text)
-file(WRITE ${WORK}/all_headers.cpp "${text}")
-run(${COMPILER} -std=c++20 -fsyntax-only -I ${root} -I ${root}/lockstep ${WORK}/all_headers.cpp)
+file(GLOB_RECURSE headers RELATIVE ${root} ${root}/*)
+get_filename_component(source ${CMAKE_CURRENT_LIST_DIR}/../../include ABSOLUTE)
+file(GLOB public RELATIVE ${source} ${source}/lockstep/*.h)
+if(NOT headers STREQUAL public)
+  message(FATAL_ERROR "installed headers: ${headers}\nexpected: ${public}")
+endif()
+foreach(header ${headers})
+  string(MAKE_C_IDENTIFIER ${header} name)
+  set(file ${WORK}/alone/${name}.cpp)
+  file(WRITE ${file} "#include <${header}>\n")
+  list(APPEND alone ${file})
+endforeach()
+run(${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I ${root} ${alone})
 
 # The user copies the folder consumer/, all that it needs, and trains on a table of their own: three
 # well separated kinds.
@@ -46,14 +55,26 @@ run(${CMAKE_COMMAND} -G Ninja -S ${WORK}/consumer -B ${WORK}/consumer_build
   # Nothing of the source tree may be needed.
   -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
 run(${CMAKE_COMMAND} --build ${WORK}/consumer_build)
-# The library is linked, and nothing of the program or of what the program alone needs.
+# The library is linked, and nothing of the program or of what the program alone needs: neither by name, nor inside of an
+# archive (CLI11 is headers alone).
 file(STRINGS ${WORK}/consumer_build/build.ninja linked REGEX "LINK_LIBRARIES = ")
-if(NOT linked MATCHES "liblockstep_training" OR linked MATCHES "protobuf|liblockstep_(settings|doctor|report|output|commands)")
+if(NOT linked MATCHES "liblockstep_training" OR linked MATCHES "protobuf")
   message(FATAL_ERROR "a program that uses the library links: ${linked}")
 endif()
-file(GLOB_RECURSE installed RELATIVE ${root}/lockstep ${root}/lockstep/launcher/*.h)
-if(installed)
-  message(FATAL_ERROR "headers of the program are installed: ${installed}")
+file(GLOB launcher_libraries RELATIVE ${BUILD}/launcher ${BUILD}/launcher/*.a)
+if(NOT launcher_libraries)
+  message(FATAL_ERROR "no libraries of the program in ${BUILD}/launcher")
+endif()
+foreach(library ${launcher_libraries})
+  file(GLOB_RECURSE installed ${WORK}/prefix/${library})
+  if(linked MATCHES "${library}" OR installed)
+    message(FATAL_ERROR "a program that uses the library has the program's ${library}: ${linked}")
+  endif()
+endforeach()
+find_program(NM NAMES nm llvm-nm REQUIRED)
+run(${NM} --demangle ${WORK}/consumer_build/consumer)
+if(NOT output MATCHES "lockstep::Trainer::fit" OR output MATCHES "[^\n]*(CLI::|google::protobuf)[^\n]*")
+  message(FATAL_ERROR "a program that uses the library has no Trainer, or has of the program: ${CMAKE_MATCH_0}")
 endif()
 run(${WORK}/consumer_build/consumer ${WORK}/table.csv)
 message("${output}")

@@ -4,10 +4,10 @@
 #include <fstream>
 #include <sys/stat.h>
 
-#include "core/base/error.h"
 #include "core/base/sha256.h"
 #include "core/io/manifest.h"
 #include "core/io/safetensors.h"
+#include "lockstep/error.h"
 #include "tests/io/checkpoint_fixture.h"
 
 namespace lockstep::io {

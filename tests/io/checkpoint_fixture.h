@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/io/checkpoint.h"
+#include "lockstep/error.h"
 #include "tests/support/small_checkpoint.h"
 
 namespace lockstep::io {

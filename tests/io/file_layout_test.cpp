@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/io/weights.h"
+#include "lockstep/weights.h"
 
 namespace lockstep::io {
 namespace {

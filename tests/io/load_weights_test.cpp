@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/io/safetensors.h"
+#include "lockstep/error.h"
 
 namespace lockstep::io {
 namespace {

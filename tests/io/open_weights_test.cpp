@@ -4,9 +4,9 @@
 
 #include <gmock/gmock.h>
 
-#include "core/base/error.h"
 #include "core/io/load_weights.h"
 #include "core/io/torch/torch_writer.h"
+#include "lockstep/error.h"
 #include "tests/io/scratch_folder.h"
 
 namespace lockstep::io {

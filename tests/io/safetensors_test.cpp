@@ -6,7 +6,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
+#include "lockstep/shape.h"
 
 namespace lockstep::io {
 namespace {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/host/machine.h"
+#include "lockstep/error.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/session/error_report.h"
 #include "tests/launcher/flag_names.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/console/console.h"
+#include "lockstep/console.h"
 
 #include <chrono>
 #include <csignal>
@@ -14,6 +14,10 @@
 #include <termios.h>
 #include <thread>
 #include <unistd.h>
+
+#include "core/io/run_log.h"
+#include "parallel/console/console.h"
+#include "parallel/console/output_relay.h"
 
 namespace lockstep {
 namespace {

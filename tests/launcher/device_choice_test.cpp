@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/session/device_choice.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <vector>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "launcher/settings/flags.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/nn/trace.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "launcher/settings/open_data.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run whose column of many categories is one-hot, as versions made it that embedded none.
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "core/io/preprocessing_file.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/train_run.h"
+#include "lockstep/preprocessing_file.h"
 
 namespace lockstep {
 namespace {

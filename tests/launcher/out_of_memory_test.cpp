@@ -2,16 +2,17 @@
 #include "launcher/advice/out_of_memory.h"
 
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/advice/memory_consumers.h"
 #include "launcher/advice/memory_format.h"
+#include "lockstep/sources.h"
+#include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/session/error_report.h"
 #include "tests/launcher/flag_names.h"

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/exec/predictor.h"
+#include "lockstep/predictor.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <unistd.h>
 
-#include "core/base/error.h"
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
-#include "parallel/session/job.h"
-#include "parallel/training/trainer.h"
+#include "lockstep/error.h"
+#include "lockstep/job.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {

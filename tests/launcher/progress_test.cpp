@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/console/progress.h"
+#include "lockstep/progress.h"
 
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "core/base/number_format.h"
+#include "parallel/console/console.h"
+#include "parallel/console/eta.h"
+#include "parallel/console/progress.h"
 
 namespace lockstep {
 namespace {

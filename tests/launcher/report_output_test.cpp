@@ -5,9 +5,9 @@
 #include <string>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "launcher/report/csv.h"
 #include "launcher/report/output.h"
+#include "lockstep/error.h"
 #include "tests/launcher/report_folder.h"
 
 namespace lockstep::report {

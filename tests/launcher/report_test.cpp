@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include "core/base/error.h"
 #include "launcher/report/run_record.h"
+#include "lockstep/error.h"
 #include "tests/launcher/report_folder.h"
 
 namespace lockstep::report {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "tests/io/scratch_folder.h"
 
 namespace lockstep {

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "launcher/launch/hosts.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/launch_site.h"
@@ -14,6 +13,7 @@
 #include "launcher/launch/restart_policy.h"
 #include "launcher/launch/run_flags.h"
 #include "launcher/launch/run_progress.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "launcher/plan/network_file.h"
 #include "launcher/scale/scale_flags.h"
 #include "launcher/scale/scale_machine.h"
 #include "launcher/scale/scale_report.h"
 #include "launcher/scale/scale_runs.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "core/data/sources.h"
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/table/setting.h"
+#include "lockstep/sources.h"
 #include "parallel/batch/run_settings.h"
 #include "tests/launcher/flag_errors.h"
 #include "tests/launcher/flag_names.h"

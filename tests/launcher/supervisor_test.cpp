@@ -14,10 +14,10 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "launcher/launch/mpirun_hang_detector.h"
 #include "launcher/launch/shm_backing_dir.h"
 #include "launcher/processes/child_process.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

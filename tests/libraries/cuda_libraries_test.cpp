@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/device/library_versions.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
@@ -10,6 +10,7 @@
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/libraries/cudnn_choice.h"
 #include "kernels/cuda/linear/matrix_product.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

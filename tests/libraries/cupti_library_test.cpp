@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "kernels/cuda/libraries/cupti_tracer.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

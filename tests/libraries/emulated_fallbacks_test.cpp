@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <set>
 
-#include "core/base/error.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "kernels/cuda/device/algorithm_cache.h"
 #include "kernels/cuda/device/algorithm_key.h"
+#include "lockstep/error.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"

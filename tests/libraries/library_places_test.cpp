@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "kernels/cuda/libraries/dynamic_library.h"
 #include "kernels/cuda/libraries/library_file.h"
 #include "kernels/cuda/libraries/package_names.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -49,6 +49,8 @@ onednn='dnnl|oneapi/dnnl'
 cuda='cuda|cublas|cudnn|curand|cusparse|nvtx|nvml|cupti|thrust/|cub/'
 nccl='nccl'
 
+forbid "a public header includes lockstep/ and the standard library alone" \
+  "core/|kernels/|parallel/|launcher/|examples/|fmt/|nlohmann/" include
 forbid "core knows no device library and no MPI" "$mpi|$onednn|$cuda|$nccl" core
 forbid "core depends on nothing above it" "kernels/|parallel/|launcher/|examples/" core
 forbid "kernels depend on core alone" "parallel/|launcher/|examples/" kernels
@@ -76,7 +78,7 @@ done < <(find . \( -path ./build -o -path ./.git -o -path ./.venv -o -path ./run
 # A flag or variable of README and docs/ must be spelled out in a source or script.
 mapfile -t documents < <(find README.md docs -name '*.md' 2>/dev/null | sort)
 if ((${#documents[@]})); then
-  mapfile -t sources < <(existing core kernels parallel launcher examples scripts cmake tests .ci \
+  mapfile -t sources < <(existing include core kernels parallel launcher examples scripts cmake tests .ci \
     CMakeLists.txt)
   while IFS=: read -r document name; do
     # Settings may be registered by their bare name: "global-batch".

@@ -5,8 +5,8 @@
 check_optimizers.py [ROOT]
 
 The table in the section "An optimizer" lists the files by the example's name, lion. Of each
-optimizer of core/optim/optimizer_list.h all of them must be there, and no other file of core,
-kernels and parallel may name it, outside of comments. USES has the files that choose an optimizer,
+optimizer of include/lockstep/optimizer.h all of them must be there, and no other file of include,
+core, kernels and parallel may name it, outside of comments. USES has the files that choose an optimizer,
 as any program does.
 
 Prints one line a finding; exit code 1 where there is one.
@@ -15,13 +15,13 @@ import pathlib
 import re
 import sys
 
-TOPS = ("core", "kernels", "parallel")
+TOPS = ("include", "core", "kernels", "parallel")
 SOURCES = (".h", ".cpp", ".cu", ".cuh", ".inc")
-LIST = "core/optim/optimizer_list.h"
+LIST = "include/lockstep/optimizer.h"
 DOCUMENT = "docs/extending.md"
 EXAMPLE = "lion"
 USES = {
-    "parallel/batch/train_options.h",  # the default of TrainOptions::optimizer
+    "include/lockstep/train_options.h",  # the default of TrainOptions::optimizer
     "parallel/memory/memory_advisor.cpp",  # advises the one that needs the least memory
 }
 

@@ -6,10 +6,12 @@ check_rooms.py [ROOT] [--figures | --drawing]
 
 A folder may include itself, the folders that its library names after DEPENDS or PRIVATE_DEPENDS
 (lockstep_library() in CMakeLists.txt), and what those depend on; and it includes something of each
-of ours that it names. Folders of one library are one room. The libraries themselves must not depend
-on each other in a circle, and neither may files: a header and the source of its name count as one.
-A folder of the product has at most 40 files. The drawing of the rooms in docs/engine.md is that of
-the includes.
+of ours that it names. Folders of one library are one room. A header of include/lockstep belongs to
+the room that names it after HEADERS, which has its source, and may be included where the room's
+others may; it includes "lockstep/..." and the standard library alone, as it is installed without
+the rest. The libraries themselves must not depend on each other in a circle, and neither may files:
+a header and the source of its name count as one. A folder of the product has at most 40 files. The
+drawing of the rooms in docs/engine.md is that of the includes.
 
 Prints one line a finding; exit code 1 where there is one. With --figures it prints lines, files and
 the like, with --drawing the drawing, and finds nothing.
@@ -26,7 +28,9 @@ SOURCES = (".h", ".cpp", ".cu", ".cuh", ".inc")
 MAX_FILES = 40
 DOCUMENT = "docs/engine.md"
 DRAWN = re.compile(r"^<!-- rooms: .*-->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PUBLIC = "include/lockstep/"
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+SYSTEM_INCLUDE = re.compile(r'^\s*#\s*include\s+<([^>]+)>', re.MULTILINE)
 CALL = re.compile(r"lockstep_library\((\w+)([^)]*)\)")
 GROUP = re.compile(r"lockstep_group\((\w+)([^)]*)\)")
 
@@ -38,15 +42,26 @@ class Tree:
             path.relative_to(root).as_posix() for top in TOPS for path in (root / top).rglob("*")
             if path.is_file() and path.suffix in SOURCES)
         known = set(self.files)
-        self.includes = {}
+        self.includes, self.foreign = {}, {}  # foreign: what a public header must not include
         for name in self.files:
             text = (root / name).read_text(errors="replace")
-            self.includes[name] = sorted(set(INCLUDE.findall(text)) & known)
+            quoted = {self.path(other) for other in INCLUDE.findall(text)}
+            self.includes[name] = sorted(quoted & known)
+            if name.startswith(PUBLIC):
+                self.foreign[name] = sorted(
+                    {other for other in quoted if other not in known or not other.startswith(PUBLIC)} |
+                    {other for other in SYSTEM_INCLUDE.findall(text) if re.search("[./]", other)})
         self.read_libraries()
+
+    @staticmethod
+    def path(included):
+        """Where a file is that is included as "lockstep/error.h" or "core/base/env.h"."""
+        return "include/" + included if included.startswith("lockstep/") else included
 
     def read_libraries(self):
         """Which library each folder belongs to, and the libraries that each names."""
         self.library_of, self.depends = {}, collections.defaultdict(set)
+        self.headers, self.folders = {}, collections.defaultdict(list)  # of a library
         self.globbed = set()  # below which a listing takes sources by patterns of its own
         for listing in sorted(self.root.rglob("CMakeLists.txt")):
             folder = listing.parent.relative_to(self.root)
@@ -62,10 +77,13 @@ class Tree:
             for name, words in CALL.findall(text):
                 place = None
                 for word in expand(words).split():
-                    if word in ("FOLDERS", "DEPENDS", "PRIVATE_DEPENDS"):
+                    if word in ("FOLDERS", "HEADERS", "DEPENDS", "PRIVATE_DEPENDS"):
                         place = word
                     elif place == "FOLDERS":
                         self.library_of[(folder / word).as_posix()] = name
+                        self.folders[name].append((folder / word).as_posix())
+                    elif place == "HEADERS":
+                        self.headers[f"{PUBLIC}{word}.h"] = name
                     else:
                         self.depends[name].add(word)
         self.named = set(self.library_of) | self.globbed
@@ -78,6 +96,8 @@ class Tree:
                     break
 
     def library(self, name):
+        if name in self.headers:
+            return self.headers[name]
         return self.library_of.get(pathlib.PurePosixPath(name).parent.as_posix())
 
     def reachable(self, library, seen=None):
@@ -89,7 +109,16 @@ class Tree:
         return seen
 
     def module_graph(self):
-        module = lambda name: name.rsplit(".", 1)[0]
+        known = set(self.files)
+
+        def module(name):
+            """The path without its suffix; of a public header, that of its source."""
+            stem = pathlib.PurePosixPath(name).stem
+            for folder in self.folders.get(self.headers.get(name), ()):
+                if f"{folder}/{stem}.cpp" in known:
+                    return f"{folder}/{stem}"
+            return name.rsplit(".", 1)[0]
+
         graph = collections.defaultdict(set)
         for name, included in self.includes.items():
             graph[module(name)] |= {module(other) for other in included} - {module(name)}
@@ -172,7 +201,18 @@ def drawing(tree):
     return "".join(line + "\n" for line in lines)
 
 
+def public_findings(tree):
+    for name, foreign in tree.foreign.items():
+        for other in foreign:
+            yield f"{name}: {other}  [a public header includes \"lockstep/...\" and the standard library alone]"
+        if name not in tree.headers and name != PUBLIC + "lockstep.h":
+            yield f"{name}: no lockstep_library() names it after HEADERS"
+    for name in sorted(tree.headers.keys() - tree.foreign.keys()):
+        yield f"{name}: missing  [{tree.headers[name]} names it after HEADERS]"
+
+
 def findings(tree):
+    yield from public_findings(tree)
     for name, included in tree.includes.items():
         own = tree.library(name)
         if own is None:

@@ -12,8 +12,8 @@ DOCUMENT = """## An optimizer
 
 | file | gets |
 |---|---|
-| `core/optim/lion.h` | the struct |
-| `core/optim/optimizer_list.h` | a line |
+| `include/lockstep/lion.h` | the struct |
+| `include/lockstep/optimizer.h` | a line |
 | `kernels/cpu/optimizers/lion.cpp` | the kernel |
 | `tests/ops/optimizers_test.cpp` | a test |
 
@@ -27,8 +27,8 @@ class Optimizers(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.root = pathlib.Path(scratch.name)
         self.write("docs/extending.md", DOCUMENT)
-        self.write("core/optim/optimizer_list.h", "#define LIST(OPTIMIZER) \\\n  OPTIMIZER(AdamW, adamw)")
-        self.write("core/optim/adamw.h", "struct AdamW {};")
+        self.write("include/lockstep/optimizer.h", "#define LIST(OPTIMIZER) \\\n  OPTIMIZER(AdamW, adamw)")
+        self.write("include/lockstep/adamw.h", "struct AdamW {};")
         self.write("kernels/cpu/optimizers/adamw.cpp", "void adamw_update(const AdamW&);")
 
     def write(self, name, text):

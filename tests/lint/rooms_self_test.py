@@ -8,8 +8,8 @@ import tempfile
 import unittest
 
 CHECK = pathlib.Path(__file__).resolve().parent / "check_rooms.py"
-LISTS = """lockstep_library(low FOLDERS low low/part)
-lockstep_library(high FOLDERS high DEPENDS low)
+LISTS = """lockstep_library(low FOLDERS low low/part HEADERS open)
+lockstep_library(high FOLDERS high HEADERS wide DEPENDS low)
 """
 
 
@@ -21,7 +21,9 @@ class Rooms(unittest.TestCase):
         self.write("core/CMakeLists.txt", LISTS)
         self.write("core/low/a.h", "")
         self.write("core/low/part/b.h", '#include "core/low/a.h"')
-        self.write("core/high/c.cpp", '#include "core/low/part/b.h"')
+        self.write("core/high/c.cpp", '#include "core/low/part/b.h"\n#include "lockstep/open.h"')
+        self.write("include/lockstep/open.h", "#include <string>")
+        self.write("include/lockstep/wide.h", '#include "lockstep/open.h"')
 
     def write(self, name, text):
         path = self.root / name
@@ -44,10 +46,35 @@ class Rooms(unittest.TestCase):
 
     def test_an_arrow_that_no_file_needs(self):
         self.write("core/high/c.cpp", "")
+        self.write("include/lockstep/wide.h", "")
         self.assertIn("high: DEPENDS names low", self.findings())
 
+    def test_a_public_header_of_a_higher_room(self):
+        self.write("core/low/a.cpp", '#include "lockstep/wide.h"')
+        self.assertIn('core/low/a.cpp: "include/lockstep/wide.h"', self.findings())
+
+    def test_a_public_header_that_includes_one_of_a_higher_room(self):
+        self.write("include/lockstep/wide.h", "")
+        self.write("include/lockstep/open.h", '#include "lockstep/wide.h"')
+        self.assertIn('include/lockstep/open.h: "include/lockstep/wide.h"', self.findings())
+
+    def test_a_public_header_that_includes_what_is_not_installed(self):
+        self.write("include/lockstep/open.h", '#include "core/low/a.h"\n#include <fmt/format.h>')
+        found = self.findings()
+        self.assertIn("include/lockstep/open.h: core/low/a.h", found)
+        self.assertIn("include/lockstep/open.h: fmt/format.h", found)
+
+    def test_a_public_header_of_no_library(self):
+        self.write("include/lockstep/other.h", "")
+        self.assertIn("include/lockstep/other.h: no lockstep_library()", self.findings())
+
+    def test_a_circle_by_way_of_a_public_header(self):
+        self.write("core/low/open.cpp", '#include "core/low/a.h"')
+        self.write("core/low/a.h", '#include "lockstep/open.h"')
+        self.assertIn("core/low/a, core/low/open", self.findings())
+
     def test_libraries_in_a_circle(self):
-        self.write("core/CMakeLists.txt", LISTS.replace("low/part)", "low/part DEPENDS high)"))
+        self.write("core/CMakeLists.txt", LISTS.replace("open)", "open DEPENDS high)"))
         self.assertIn("high, low", self.findings())
 
     def test_files_in_a_circle(self):

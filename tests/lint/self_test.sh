@@ -26,6 +26,7 @@ expect_finding() {  # NAME FILE LINE: the line in that file is a finding that na
   if [[ $before ]]; then echo "$before" >"$tree/$2"; else rm "$tree/$2"; fi
 }
 
+expect_finding include/a.h include/a.h '#include "core/ops/relu.h"'
 expect_finding core/ops/a.h core/ops/a.h '#include <mpi.h>'
 expect_finding core/ops/a.cpp core/ops/a.cpp '#include "oneapi/dnnl/dnnl.hpp"'
 expect_finding core/ops/a.cpp core/ops/a.cpp '  # include <cuda_runtime.h>'

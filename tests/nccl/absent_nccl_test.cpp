@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/comm/self_communicator.h"
 #include "tests/support/null_backend.h"

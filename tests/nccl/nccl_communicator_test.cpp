@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <numeric>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "tests/nccl/nccl_fixture.h"
 #include "tests/support/cuda_emulator/streams.h"
 

@@ -2,6 +2,7 @@
 // The exchange of gradients over a played NCCL: the bits are those over MPI.
 #include <gtest/gtest.h>
 
+#include "parallel/batch/schedule.h"
 #include "parallel/comm/staged_communicator.h"
 #include "tests/nccl/nccl_fixture.h"
 #include "tests/parallel/claimed_hosts.h"

@@ -2,11 +2,12 @@
 // What goes wrong with NCCL, played: an error that names it on every rank, and no rank waits.
 #include <chrono>
 #include <cstring>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <optional>
 #include <thread>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "tests/nccl/nccl_fixture.h"
 
 namespace lockstep {

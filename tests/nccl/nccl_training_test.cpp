@@ -5,13 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
-#include "parallel/batch/training_feed.h"
+#include "core/step/snapshot.h"
+#include "lockstep/replica.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/training_feed.h"
+#include "lockstep/zoo.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/communicator_warmup.h"
-#include "parallel/replica/replica.h"
-#include "parallel/training/trainer.h"
 #include "tests/nccl/nccl_fixture.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/context_near.h"

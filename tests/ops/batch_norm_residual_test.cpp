@@ -5,11 +5,11 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/ops/add.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/relu.h"
 #include "kernels/cpu/kernel_list.h"
+#include "lockstep/error.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"

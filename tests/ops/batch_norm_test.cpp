@@ -4,8 +4,8 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "kernels/cpu/kernel_list.h"
+#include "lockstep/error.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/batch_norm.h"

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/ops/reshape.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <tuple>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/optimizer_cases.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/ops/pooling/avg_pool2d.h"
 #include "kernels/cpu/kernel_list.h"
+#include "lockstep/error.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/pool_cases.h"
 #include "tests/reference/pooling.h"

@@ -3,12 +3,13 @@
 // alone; where one cannot, all of them say so.
 #include "parallel/replica/algorithm_broadcast.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/data/sources.h"
 #include "core/nn/trace.h"
+#include "lockstep/error.h"
+#include "lockstep/sources.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/memory/micro_batch_choice.h"
 #include "tests/parallel/small_runs.h"

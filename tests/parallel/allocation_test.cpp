@@ -11,10 +11,10 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
-#include "parallel/batch/training_feed.h"
-#include "parallel/replica/replica.h"
+#include "lockstep/replica.h"
+#include "lockstep/sources.h"
+#include "lockstep/training_feed.h"
+#include "lockstep/zoo.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"

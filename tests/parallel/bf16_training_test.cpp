@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
-#include "parallel/training/trainer.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/zoo.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 

@@ -12,7 +12,7 @@
 #include "core/io/checkpoint_names.h"
 #include "core/io/safetensors.h"
 #include "core/nn/trace.h"
-#include "core/nn/zoo.h"
+#include "lockstep/zoo.h"
 #include "tests/support/null_backend.h"
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 // Communicators: on one rank SelfCommunicator and MPI, on several MPI.
 #include <gmock/gmock.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/comm/mpi_communicator.h"
 #include "parallel/comm/mpi_session.h"
 #include "parallel/comm/mpi_try.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/exchange/exchange_plan.h"
 
 namespace lockstep {

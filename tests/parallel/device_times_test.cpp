@@ -6,11 +6,11 @@
 #include <optional>
 #include <set>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
-#include "parallel/batch/training_feed.h"
-#include "parallel/replica/replica.h"
-#include "parallel/training/trainer.h"
+#include "lockstep/replica.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/training_feed.h"
+#include "lockstep/zoo.h"
 #include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/support/device_context.h"

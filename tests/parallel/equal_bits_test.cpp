@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
-#include "parallel/batch/training_feed.h"
+#include "lockstep/replica.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/training_feed.h"
+#include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
-#include "parallel/replica/replica.h"
-#include "parallel/training/trainer.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/device_context.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "core/base/error.h"
 #include "core/base/parameter_names.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "core/base/error.h"
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
+#include "core/base/check.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/zoo.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/program_set.h"
-#include "parallel/training/trainer.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/support/device_context.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/fault_injector.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

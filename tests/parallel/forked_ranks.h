@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "parallel/comm/self_communicator.h"
 
 namespace lockstep::testing {

@@ -6,7 +6,8 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/comm/self_communicator.h"
 #include "tests/parallel/exchange_fixture.h"
 #include "tests/support/mpi_world.h"

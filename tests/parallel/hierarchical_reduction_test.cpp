@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/base/random.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/comm/ranks_per_host.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "tests/parallel/naive_tree.h"

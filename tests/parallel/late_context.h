@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 #include "parallel/comm/staged_communicator.h"
 #include "tests/support/late_backend.h"
 #include "tests/support/mpi_world.h"

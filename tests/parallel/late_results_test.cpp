@@ -5,13 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
 #include "core/step/step_status_ring.h"
-#include "parallel/batch/training_feed.h"
-#include "parallel/replica/replica.h"
-#include "parallel/training/trainer.h"
+#include "lockstep/error.h"
+#include "lockstep/replica.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/training_feed.h"
+#include "lockstep/zoo.h"
 #include "tests/parallel/late_context.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"

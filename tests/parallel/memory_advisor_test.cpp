@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
 #include "tests/parallel/small_runs.h"
 

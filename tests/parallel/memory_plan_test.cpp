@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
-#include "core/base/error.h"
 #include "core/exec/profiler.h"
-#include "core/nn/zoo.h"
-#include "parallel/batch/training_feed.h"
-#include "parallel/replica/replica.h"
+#include "lockstep/error.h"
+#include "lockstep/replica.h"
+#include "lockstep/training_feed.h"
+#include "lockstep/zoo.h"
 #include "parallel/training/run_loaders.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"

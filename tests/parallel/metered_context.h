@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/comm/rank_context.h"
+#include "lockstep/rank_context.h"
 #include "tests/support/metered_backend.h"
 #include "tests/support/mpi_world.h"
 

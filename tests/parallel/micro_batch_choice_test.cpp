@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/memory/micro_batch_timer.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"

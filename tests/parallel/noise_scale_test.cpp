@@ -5,12 +5,12 @@
 #include <numeric>
 #include <utility>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
+#include "lockstep/replica.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/monitor/noise_watch.h"
-#include "parallel/replica/replica.h"
-#include "parallel/training/trainer.h"
 #include "tests/parallel/late_context.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
 #include "core/data/sampler.h"
-#include "parallel/batch/training_feed.h"
-#include "parallel/replica/replica.h"
+#include "lockstep/error.h"
+#include "lockstep/replica.h"
+#include "lockstep/training_feed.h"
+#include "parallel/batch/batch_plan.h"
+#include "parallel/batch/schedule.h"
+#include "parallel/replica/nonfinite_locator.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/parallel/small_table.h"

@@ -2,7 +2,7 @@
 // Training with activations computed again: the same bits, less memory, and the limit is kept.
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>

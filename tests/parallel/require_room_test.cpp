@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks whose needs or rooms differ: all of them stop, with one message, or none.
 #include <chrono>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/advice/out_of_memory.h"
+#include "lockstep/sources.h"
+#include "lockstep/zoo.h"
 #include "tests/support/metered_backend.h"
 #include "tests/support/mpi_world.h"
 

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "core/base/error.h"
 #include "core/io/checkpoint.h"
+#include "lockstep/error.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/io/checkpoint.h"
-#include "parallel/batch/training_feed.h"
+#include "lockstep/training_feed.h"
 #include "parallel/monitor/step_log.h"
 #include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/batch/schedule.h"
+#include "lockstep/schedule.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <limits>
 #include <map>
 
-#include "core/base/error.h"
 #include "core/base/random.h"
+#include "lockstep/error.h"
+#include "parallel/batch/schedule.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep::testing {

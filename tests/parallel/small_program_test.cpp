@@ -7,11 +7,11 @@
 #include <sstream>
 #include <string>
 
-#include "core/nn/zoo.h"
 #include "core/plan/flat_space.h"
-#include "parallel/batch/training_feed.h"
+#include "lockstep/replica.h"
+#include "lockstep/training_feed.h"
+#include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
-#include "parallel/replica/replica.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
 #include "tests/support/mpi_world.h"

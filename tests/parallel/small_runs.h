@@ -4,10 +4,10 @@
 #include <cstring>
 #include <optional>
 
-#include "core/data/sources.h"
 #include "core/data/text/token_windows.h"
-#include "core/nn/zoo.h"
-#include "parallel/training/trainer.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
+#include "lockstep/zoo.h"
 #include "tests/support/device_context.h"
 
 namespace lockstep::testing {

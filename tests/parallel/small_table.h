@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/error.h"
-#include "parallel/training/trainer.h"
+#include "core/base/check.h"
+#include "lockstep/trainer.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 

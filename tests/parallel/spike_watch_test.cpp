@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include "lockstep/training_feed.h"
 #include "parallel/batch/training_feed.h"
 
 namespace lockstep {

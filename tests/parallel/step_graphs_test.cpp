@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/exec/backend.h"
+#include "lockstep/error.h"
 #include "tests/support/test_backend.h"
 
 namespace lockstep {

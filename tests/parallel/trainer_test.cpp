@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Trainer refuses or stops at, on several ranks: the same error everywhere, and no hang.
-#include "parallel/training/trainer.h"
+#include "lockstep/trainer.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/data/sources.h"
-#include "core/nn/zoo.h"
-#include "parallel/batch/training_feed.h"
-#include "parallel/replica/replica.h"
+#include "lockstep/error.h"
+#include "lockstep/replica.h"
+#include "lockstep/sources.h"
+#include "lockstep/training_feed.h"
+#include "lockstep/zoo.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"

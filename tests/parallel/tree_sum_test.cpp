@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/random.h"
+#include "parallel/batch/schedule.h"
 #include "tests/parallel/naive_tree.h"
 
 namespace lockstep {

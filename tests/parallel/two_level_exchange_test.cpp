@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/step/dry_communicator.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/comm/watched_communicator.h"
 #include "parallel/cost/cost_model.h"
 #include "parallel/exchange/gradient_exchange.h"

@@ -3,12 +3,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <vector>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 #include "parallel/comm/deadlock_detector.h"
 #include "tests/support/mpi_world.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/random.h"
-#include "core/base/shape.h"
+#include "lockstep/shape.h"
 
 /// The numbers that golden files do not hold: initial weights, samples and labels of the models.
 /// make_goldens.py computes the same ones, to the bit.

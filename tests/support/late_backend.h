@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "tests/support/test_backend.h"
 
 namespace lockstep::testing {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "core/base/check.h"
 #include "tests/support/test_backend.h"
 
 namespace lockstep::testing {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/exec/backend.h"
 
 namespace lockstep::testing {

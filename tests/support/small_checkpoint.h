@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/io/checkpoint.h"
 #include "core/io/safetensors.h"
-#include "core/io/weights.h"
+#include "lockstep/error.h"
+#include "lockstep/weights.h"
 
 namespace lockstep::testing {
 

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <string>
 
 #include "core/exec/program.h"
 #include "core/nn/trace.h"
-#include "core/nn/zoo.h"
 #include "core/plan/recompute.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep::testing {
 
@@ -37,7 +38,7 @@ inline Graph trace_zoo(const ZooCase& zoo,
   spec.input = {zoo.sample, tokens ? DType::i32 : DType::f32};
   spec.target = {tokens ? zoo.sample : Shape{}, DType::i32};
   spec.classes = tokens ? 50257 : 1000;
-  Builder::Settings settings;
+  BuilderSettings settings;
   settings.micro_batch = micro_batch;
   settings.precision = precision;
   settings.recompute = recomputes;

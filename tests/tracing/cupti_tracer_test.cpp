@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "core/base/error.h"
 #include "kernels/cuda/device/activity_join.h"
+#include "lockstep/error.h"
 extern "C" {
 #include "tests/tracing/fake_cupti.h"
 }

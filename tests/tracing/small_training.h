@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/data/sources.h"
+#include "lockstep/sources.h"
+#include "lockstep/trainer.h"
 #include "parallel/comm/self_communicator.h"
-#include "parallel/training/trainer.h"
 #include "tests/support/device_context.h"
 
 namespace lockstep::testing {

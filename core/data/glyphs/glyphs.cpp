@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/random.h"
 #include "core/data/glyphs/glyph_renderer.h"
 #include "core/data/preprocessing.h"
-#include "core/data/sources.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::data {
 namespace {

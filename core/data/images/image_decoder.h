@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/data/image.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 

@@ -10,9 +10,9 @@
 #include <system_error>
 #include <thread>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_reader.h"
-#include "core/data/loader.h"
+#include "lockstep/loader.h"
 
 namespace lockstep::data {
 namespace {

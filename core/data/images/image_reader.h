@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/data/images/image_workspace.h"
-#include "core/data/preprocessing.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/data/images/image_samples.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/input_file.h"
 

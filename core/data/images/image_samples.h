@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "core/data/dataset.h"
 #include "core/data/image.h"
-#include "core/data/sources.h"
+#include "lockstep/dataset.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 

@@ -3,15 +3,17 @@
 #include <mutex>
 #include <numeric>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "core/data/content_sample.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_header.h"
 #include "core/data/images/image_samples.h"
 #include "core/data/images/image_workspace.h"
 #include "core/data/input_file.h"
+#include "core/data/preprocessing.h"
 #include "core/data/row_split.h"
-#include "core/data/sources.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

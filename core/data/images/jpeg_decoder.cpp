@@ -8,10 +8,11 @@
 // clang-format off
 #include <jpeglib.h>
 #include <jerror.h>  // needs what the line above defines
+#include <fmt/format.h>
 // clang-format on
 
-#include "core/base/error.h"
 #include "core/data/images/image_decoder.h"
+#include "lockstep/error.h"
 
 namespace lockstep::data {
 namespace {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_workspace.h"

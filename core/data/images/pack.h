@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "core/data/image.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 

@@ -6,16 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_reader.h"
+#include "core/data/content_sample.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_samples.h"
 #include "core/data/images/image_workspace.h"
 #include "core/data/images/pack_format.h"
 #include "core/data/input_file.h"
+#include "core/data/preprocessing.h"
 #include "core/data/row_split.h"
-#include "core/data/sources.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

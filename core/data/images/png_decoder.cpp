@@ -5,7 +5,7 @@
 #include <cstring>
 #include <png.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/data/images/image_decoder.h"
 
 namespace lockstep::data {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/data/table/bad_rows.h"
 
+#include <fmt/format.h>
+
 namespace lockstep::data {
 
 bool BadRows::next(RowReader& table) {

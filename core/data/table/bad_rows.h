@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "core/data/dataset.h"
 #include "core/data/table/row_reader.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "core/base/check.h"
 #include "core/base/suggest.h"
 #include "core/base/utf8.h"
 #include "core/data/table/cell.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "core/data/table/row_reader.h"
-#include "core/data/table_options.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 

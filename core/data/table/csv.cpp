@@ -2,15 +2,16 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
+#include "core/data/embedded_column.h"
 #include "core/data/input_file.h"
 #include "core/data/row_split.h"
-#include "core/data/sources.h"
 #include "core/data/table/cell.h"
 #include "core/data/table/row_encoder.h"
 #include "core/data/table/standard.h"
 #include "core/data/table/table_dataset.h"
 #include "core/data/table/table_notes.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -10,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "core/data/table/column_roles.h"
 #include "core/data/table/table_survey.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

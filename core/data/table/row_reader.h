@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::data {
 

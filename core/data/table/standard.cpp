@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::data {
 namespace {

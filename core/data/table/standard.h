@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "core/data/table/table_rows.h"
-#include "core/data/table_options.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 

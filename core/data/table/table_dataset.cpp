@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <fmt/format.h>
 
 #include "core/data/input_file.h"
 #include "core/data/table/row_encoder.h"

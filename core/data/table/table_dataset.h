@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
 #include "core/data/table/table_rows.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/data/table/table_inputs.h"
 
+#include "core/base/check.h"
 #include "core/data/table/row_encoder.h"
 #include "core/data/table/row_parser.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "core/data/table/bad_rows.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

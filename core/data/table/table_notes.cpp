@@ -2,6 +2,7 @@
 #include "core/data/table/table_notes.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "core/base/parameter_names.h"
 #include "core/data/table/cell.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/check.h"
 #include "core/data/table/cell.h"
 
 namespace lockstep::data {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "core/data/table/bad_rows.h"
 #include "core/data/table/row_parser.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

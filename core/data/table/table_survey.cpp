@@ -2,6 +2,7 @@
 #include "core/data/table/table_survey.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "core/data/table/cell.h"
 

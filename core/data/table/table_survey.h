@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/data/preprocessing.h"
 #include "core/data/table/bad_rows.h"
 #include "core/data/table/column_roles.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/base/check.h"
 #include "core/data/table/cell.h"
 #include "core/data/table/table_survey.h"
 

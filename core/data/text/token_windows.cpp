@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/random.h"
-#include "core/data/preprocessing.h"
+#include "core/data/content_sample.h"
+#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/data/dataset.h"
 #include "core/data/ignore_label.h"
+#include "lockstep/dataset.h"
 
 namespace lockstep::data {
 

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/file_reader.h"
 #include "core/data/input_file.h"
-#include "core/data/sources.h"
 #include "core/data/text/token_windows.h"
+#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

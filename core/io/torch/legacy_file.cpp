@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/io/torch/legacy_file.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/printable.h"
+#include "lockstep/shape.h"
 
 namespace lockstep::io::torch {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/io/safetensors.h"
+#include "lockstep/error.h"
 
 namespace lockstep::io::torch {
 

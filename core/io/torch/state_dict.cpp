@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/check.h"
 #include "core/base/printable.h"
 
 namespace lockstep::io::torch {

@@ -5,12 +5,13 @@
 #include <cstring>
 #include <map>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/printable.h"
 #include "core/io/torch/legacy_file.h"
 #include "core/io/torch/state_dict.h"
 #include "core/io/torch/zip_format.h"
 #include "core/io/torch/zip_reader.h"
+#include "lockstep/shape.h"
 
 namespace lockstep::io::torch {
 namespace {

@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fmt/format.h>
 #include <set>
 #include <string>
 
-#include "core/base/error.h"
 #include "core/io/output_file.h"
 #include "core/io/torch/opcodes.h"
 #include "core/io/torch/zip_writer.h"
+#include "lockstep/error.h"
+#include "lockstep/shape.h"
 
 namespace lockstep::io::torch {
 namespace {

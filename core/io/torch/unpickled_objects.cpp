@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The objects of state dicts: the only names that a pickle may ask for.
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "core/base/printable.h"
 #include "core/io/torch/opcodes.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/check.h"
 #include "core/base/printable.h"
 #include "core/io/torch/opcodes.h"
 

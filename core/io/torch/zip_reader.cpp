@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/printable.h"
 #include "core/io/torch/zip_format.h"
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cpu {
 

@@ -7,11 +7,11 @@
 #include <omp.h>
 #include <vector>
 
-#include "core/base/error.h"
 #include "kernels/cpu/bf16_products.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/onednn/dnnl_common.h"
 #include "kernels/cpu/onednn/dnnl_versions.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cpu {
 namespace {

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 
-#include "core/optim/optimizer_list.h"
+#include "core/optim/optimizer.h"
 #include "core/optim/step_scalars.h"
 #include "kernels/cpu/isa.h"
+#include "lockstep/optimizer.h"
 
 /// Optimizers' kernels: <name>_update() in <name>.cpp of this folder, which is compiled once for
 /// each instruction set as the loops are (isa.h). A missing one is a link error.

@@ -2,10 +2,10 @@
 // The placeholder for the CUDA backend where the build did not find what it is made with.
 #include "kernels/cuda/cuda_backend.h"
 
-#include "core/base/error.h"
 #include "core/base/parameter_names.h"
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/device/device_probe.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

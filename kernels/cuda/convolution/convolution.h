@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "core/base/shape.h"
 #include "kernels/cuda/device/device.h"
+#include "lockstep/shape.h"
 
 namespace lockstep::cuda {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fmt/ranges.h>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/device/algorithm_key.h"
 
-#include "core/base/error.h"
+#include <fmt/format.h>
+
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

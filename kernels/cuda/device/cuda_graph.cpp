@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/device/cuda_graph.h"
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "kernels/cuda/device/cuda_check.h"
 
 namespace lockstep::cuda {

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <type_traits>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "core/base/error.h"
 #include "kernels/cuda/libraries/package_names.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

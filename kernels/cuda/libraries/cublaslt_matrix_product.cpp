@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "kernels/cuda/device/algorithm_key.h"
 #include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"

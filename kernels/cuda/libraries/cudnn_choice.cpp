@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep::cuda {
 

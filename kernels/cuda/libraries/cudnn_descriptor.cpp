@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/libraries/cudnn_descriptor.h"
 
+#include <fmt/format.h>
+
 namespace lockstep::cuda {
 
 CudnnDescriptor::CudnnDescriptor(cudnnBackendDescriptorType_t type, const std::string& what)

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "kernels/cuda/libraries/cudnn_library.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 

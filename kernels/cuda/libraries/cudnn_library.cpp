@@ -4,10 +4,10 @@
 #include <array>
 #include <map>
 
-#include "core/base/error.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/libraries/library_file.h"
 #include "kernels/cuda/libraries/package_names.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

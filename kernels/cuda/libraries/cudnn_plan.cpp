@@ -2,6 +2,7 @@
 #include "kernels/cuda/libraries/cudnn_plan.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <utility>
 
 #include "kernels/cuda/device/algorithm_key.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "kernels/cuda/device/activity_join.h"
 #include "kernels/cuda/device/device_tools.h"

@@ -3,11 +3,12 @@
 
 #include <dlfcn.h>
 #include <filesystem>
+#include <fmt/format.h>
 #include <link.h>
 #include <set>
 #include <system_error>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cuda_runtime.h>
 
-#include "core/base/error.h"
 #include "kernels/cuda/libraries/dynamic_library.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

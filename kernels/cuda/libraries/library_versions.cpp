@@ -4,11 +4,11 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
 #include "kernels/cuda/libraries/cudnn_library.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "core/base/shape.h"
 #include "kernels/cuda/device/device.h"
+#include "lockstep/shape.h"
 
 namespace lockstep::cuda {
 

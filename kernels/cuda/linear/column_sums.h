@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/base/shape.h"
 #include "kernels/cuda/device/device.h"
+#include "lockstep/shape.h"
 
 namespace lockstep::cuda {
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/error.h"
 #include "core/ops/linear.h"
 #include "kernels/cuda/activation_kernel.h"
 #include "kernels/cuda/bound_kernel.h"
@@ -9,6 +8,7 @@
 #include "kernels/cuda/linear/matrix_product.h"
 #include "kernels/cuda/linear/product_helpers.h"
 #include "kernels/cuda/linear/small_linear_kernels.h"
+#include "lockstep/error.h"
 
 // Gradients of fully connected layers: the library's GEMMs, as linear.cu; small ones in
 // fp32 are steps of a block program.

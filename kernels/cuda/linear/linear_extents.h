@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "core/base/shape.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/device/cuda_check.h"
 #include "kernels/cuda/device/device.h"
+#include "lockstep/shape.h"
 
 /// What the kernels of fully connected layers share.
 namespace lockstep::cuda {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/exec/kernel.h"
 
 namespace lockstep::cuda {

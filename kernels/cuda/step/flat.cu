@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/base/check.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/range_table.cuh"
 #include "kernels/cuda/step/flat.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/error.h"
 #include "kernels/cuda/step/block_step.cuh"
 #include "kernels/cuda/step/fused_small_kernels.h"
+#include "lockstep/error.h"
 
 // Programs of small steps in one launch of one block. Bound by latency: each step has a few rounds
 // of loads that hit the L1 or L2 cache, and a barrier after it.

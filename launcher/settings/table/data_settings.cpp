@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cctype>
 
-#include "core/base/error.h"
-#include "core/data/loader.h"
-#include "core/data/sources.h"
+#include "core/base/check.h"
+#include "core/data/image.h"
 #include "launcher/settings/table/settings_table.h"
+#include "lockstep/loader.h"
+#include "lockstep/sources.h"
 
 namespace lockstep {
 namespace {

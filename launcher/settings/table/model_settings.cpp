@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/suggest.h"
 #include "core/nn/gpt.h"
-#include "core/nn/zoo.h"
 #include "launcher/settings/table/settings_table.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {

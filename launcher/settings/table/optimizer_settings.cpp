@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "core/nn/zoo.h"
+#include "core/optim/optimizer.h"
 #include "core/optim/optimizer_hyper_parameter.h"
 #include "launcher/settings/default_recipe.h"
 #include "launcher/settings/table/settings_table.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "launcher/settings/table/settings_table.h"
 
 namespace lockstep {

@@ -2,10 +2,11 @@
 #include "launcher/settings/table/setting.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <mutex>
 #include <set>
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/settings/table/settings_table.h"
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

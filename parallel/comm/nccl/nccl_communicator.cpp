@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/step/done_request.h"
 #include "parallel/comm/nccl/nccl_join.h"
 #include "parallel/comm/nccl/nccl_library.h"

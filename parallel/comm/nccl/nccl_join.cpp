@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 #include "core/base/fixed_text.h"
 #include "core/exec/gather_records.h"
 

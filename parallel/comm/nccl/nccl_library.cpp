@@ -3,9 +3,9 @@
 
 #include <map>
 
-#include "core/base/error.h"
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/libraries/package_names.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/check.h"
 
 namespace lockstep {
 namespace {

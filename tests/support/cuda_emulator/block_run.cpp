@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "lockstep/progress.h"
+
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/cuda_emulator/emulated_algorithm.h"
 
-#include "core/base/error.h"
+#include <fmt/format.h>
+
+#include "lockstep/error.h"
 #include "tests/support/cuda_emulator/library_limits.h"
 
 namespace lockstep::cuda {

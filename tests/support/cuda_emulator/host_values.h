@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/shape.h"
 #include "kernels/cuda/device/cuda_check.h"
+#include "lockstep/error.h"
+#include "lockstep/shape.h"
 #include "tests/support/cuda_emulator/stream_queue.h"
 
 /// Tensors of the emulated device as its libraries' twins read and write them.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The placeholder for kernel times where the build found no headers of CUPTI.
-#include "core/base/error.h"
 #include "kernels/cuda/device/device_tools.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cuda {
 namespace {

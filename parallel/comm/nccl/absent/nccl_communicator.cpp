@@ -2,7 +2,7 @@
 // The placeholder for NCCL where the build did not find its header.
 #include "parallel/comm/nccl/nccl_communicator.h"
 
-#include "core/base/error.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 

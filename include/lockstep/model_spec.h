@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/gelu_kind.h"
+
+namespace lockstep::nn {
+
+/// How a residual network or vgg begins: as for images of 224x224, or of 32x32.
+enum class Stem : std::uint8_t { imagenet, cifar };
+
+/// A model of the zoo by its name, and its sizes: {.name = "resnet18", .outputs = 100}.
+struct ModelSpec {
+  std::string name = "convnet";           ///< one of model_names()
+  std::int64_t outputs = 10;              ///< classes, or regression targets
+  std::vector<std::int64_t> hidden{128};  ///< mlp: widths of the hidden layers
+  Stem stem = Stem::imagenet;             ///< cifar: for small images, where has_stem()
+  float dropout = 0.0f;  ///< before the last layer; mlp, vgg: after every hidden one; gpt: of
+                         ///< embeddings, attention weights and what enters the residual stream
+  // gpt
+  int layers = 12;
+  int heads = 12;
+  std::int64_t width = 768;
+  std::int64_t context = 1024;  ///< tokens that the model can look back on, itself included
+  bool bias = true;             ///< of linear layers and layer norms
+  bool tied_head = true;        ///< the head's weights are the token table
+  ops::GeluKind gelu = ops::GeluKind::tanh;
+};
+
+}  // namespace lockstep::nn

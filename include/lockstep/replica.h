@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/builder.h"
+#include "lockstep/dataset.h"
+#include "lockstep/device_use.h"
+#include "lockstep/loader.h"
+#include "lockstep/rank_context.h"
+#include "lockstep/schedule.h"
+#include "lockstep/step_result.h"
+#include "lockstep/train_options.h"
+#include "lockstep/weights.h"
+
+namespace lockstep {
+
+struct BatchPlan;
+struct MemoryTable;
+struct NonFiniteFinding;
+class Profiler;
+class ReplicaState;
+struct SavedArrays;
+class ShardNorms;
+struct StepTimes;
+
+/// One rank's copy of the model in lockstep with the others, for a training loop of your own:
+///
+///   for (std::int64_t step = 0; step < steps; ++step)
+///     for (const lockstep::StepResult& result :
+///          replica.train_step(feed.schedule(step), loader, step, lr))
+///       lockstep::require_finite(result);
+///   for (const lockstep::StepResult& result : replica.finish_steps())
+///     lockstep::require_finite(result);
+///
+/// Trainer drives one, and asks it for more than such a loop needs. Collective: all ranks call the
+/// same functions with matching arguments, in the same order, each from one thread.
+class Replica {
+ public:
+  /// Compiles training and evaluation programs for micro-batches of `options`' size and for
+  /// each of `tail_sizes` (short last micro-batches, with or without duplicates). Parameters start
+  /// from the seed or from `options.init`, equal on every rank that reads equal files. Throws
+  /// ConfigError, ShapeError, DataError, OutOfMemory.
+  Replica(RankContext& context,
+          const ModelFunction& model,
+          const LossFunction& loss,
+          const data::SampleSpec& samples,
+          const TrainOptions& options,
+          std::vector<std::int64_t> tail_sizes);
+  /// The same for who has planned already: `batch` is plan_batch(options, context.size()).
+  Replica(RankContext& context,
+          const ModelFunction& model,
+          const LossFunction& loss,
+          const data::SampleSpec& samples,
+          const TrainOptions& options,
+          const BatchPlan& batch,
+          std::vector<std::int64_t> tail_sizes);
+  ~Replica();
+
+  const BatchPlan& batch() const;
+  /// This rank's part of a global batch of `samples`.
+  Schedule schedule(std::int64_t samples) const;
+
+  /// Makes a loader for this replica fill host memory that the device copies from asynchronously,
+  /// and keep it unchanged during the copies. Changes nothing where the device is the CPU. A loader
+  /// with other options works too.
+  void lend_memory(data::LoaderOptions& options) const;
+
+  /// Forward and backward of the scheduled micro-batches, which `loader` delivers in schedule
+  /// order, exchange, clipping and update `step` (from 0) at rate `lr`. The device itself skips the
+  /// update where loss or gradient norm is not finite or no label counts; with OnNonfinite::stop
+  /// also those of all later steps, until resume_updates(). It throws nothing then: see
+  /// require_finite().
+  ///
+  /// Returns the results of steps that are known by now and have not been returned, in order; valid
+  /// until the next call. On the CPU that is this step's result, elsewhere the previous step's.
+  std::span<const StepResult> train_step(const Schedule& schedule,
+                                         data::Loader& loader,
+                                         std::int64_t step,
+                                         float lr);
+  /// Waits for the last step: the results that train_step() has not returned.
+  std::span<const StepResult> finish_steps();
+  /// Waits for the last step, and returns its result, which train_step() or finish_steps() returns
+  /// as well. `step` is -1 where no step was trained since the start or resume_updates(). Not
+  /// collective.
+  const StepResult& newest_result();
+  /// Called once a bad step is handled: waits for the last step, drops results that have not been
+  /// returned, and enables updates again.
+  void resume_updates();
+
+  /// Has the device's own clock measure the next train_step(): see device_times().
+  void time_next_step();
+  /// Seconds of step `step`, whose result is known; nullopt where it was not measured, as on a CPU.
+  std::optional<DeviceTimes> device_times(std::int64_t step) const;
+  /// Excludes the device work since the last step, such as a snapshot, from device_times().
+  void leave_out_of_device_times();
+
+  /// nullopt where the device captures no graphs, as a CPU.
+  std::optional<GraphUse> graph_use() const;
+
+  /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
+  ShardNorms& shard_norms();
+
+  /// Computes the micro-batches of step `step` again, forward and backward with the current
+  /// weights, and checks all loaded samples and all kernel outputs for non-finite values. Exchanges
+  /// and updates nothing, but overwrites this rank's gradients. `loader` delivers the micro-batches
+  /// as for train_step(). Returns the findings, equal on all ranks: see NonFiniteLocator::gather().
+  std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
+                                               data::Loader& loader,
+                                               std::int64_t step);
+  /// Count of micro-batches of `schedule.samples` samples, over all ranks.
+  std::int64_t micro_batches(const Schedule& schedule) const;
+
+  /// How `samples` evaluation samples are shared among the ranks.
+  Schedule evaluation_schedule(std::int64_t samples) const;
+  /// Compiles the program that an evaluation of `samples` samples needs for its last micro-batch,
+  /// unless `tail_sizes` had that size. It replaces the program of the previous call. It shares the
+  /// memory of the other programs; what it needs in addition is in no plan: see memory(). Throws
+  /// OutOfMemory. Collective.
+  void compile_for_evaluation(std::int64_t samples);
+  /// Mean loss and accuracy over the schedule's samples, with running statistics.
+  StepResult evaluate(const Schedule& schedule, data::Loader& loader);
+  /// The same, but ends with nullopt once `interrupted` returns true. It is called before each of
+  /// schedule.most_rounds rounds, equally often on every rank, and must return the same on all.
+  /// After that the replica can be saved, but neither trained nor evaluated.
+  std::optional<StepResult> evaluate(const Schedule& schedule,
+                                     data::Loader& loader,
+                                     const std::function<bool()>& interrupted);
+
+  /// Stage, phase and step of this rank; see RankContext.
+  Position& position();
+  /// Throws CommError where the network has failed: see Communicator::require_healthy(). Call it
+  /// after weights were copied to the host, before the copy is used.
+  void require_healthy() const;
+  StepTimes times() const;
+  /// What TrainOptions::init has loaded; nullopt where that is empty.
+  const std::optional<io::LoadReport>& initial_weights() const;
+  std::uint64_t bytes_sent() const;
+  /// Bytes of the arena: activations and workspace.
+  std::size_t activation_bytes() const;
+  /// The memory that it has reserved, by category; loader and snapshot are not part of it.
+  /// `context` is context_part() at the end of the constructor, known on a GPU alone.
+  MemoryTable memory() const;
+  /// Resident bytes of this process before the replica reserved memory.
+  std::uint64_t baseline_bytes() const;
+  /// The times by operator; null without TrainOptions::profile.
+  Profiler* profiler();
+
+  /// Host copies of parameters and running statistics, as stored, in declaration order.
+  std::vector<io::NamedTensor> weights() const;
+  /// io::weights_sha256() of weights(), copied one tensor at a time.
+  std::string weights_sha256() const;
+  /// Sums of the last step's gradients (scaled by one over the samples), in declaration order,
+  /// without frozen parameters.
+  std::vector<io::NamedTensor> gradients() const;
+
+  /// The arrays that a checkpoint saves; valid as long as the replica.
+  SavedArrays saved_arrays() const;
+  /// Loads parameters, running statistics and optimizer state of a checkpoint that
+  /// io::verify_checkpoint() has accepted, then calls resume_updates(). Throws DataError as
+  /// lockstep::restore().
+  void restore(const std::string& checkpoint);
+
+  /// Injects a fault: flips bit `bit` (0 to 31) of element `index` of array `array`, on this rank
+  /// alone, between steps. Array 0 holds the parameters and running statistics, later ones the
+  /// optimizer's, in the order of saved_arrays(). `index` counts over the array's
+  /// compared_tensors(), modulo their elements. Returns the tensor's name, "conv1.weight.exp_avg".
+  /// Throws ConfigError: the array, element or bit does not exist.
+  std::string flip_bit(std::size_t array, std::int64_t index, int bit);
+
+  /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.
+  std::string program_text() const;
+
+ private:
+  std::unique_ptr<ReplicaState> state_;
+};
+
+}  // namespace lockstep

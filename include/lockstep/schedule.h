@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+/// Samples that a rank computes at once.
+struct MicroBatch {
+  std::int64_t first_sample = 0;  ///< position in the global batch
+  std::int64_t samples = 0;
+};
+
+/// The micro-batches of one shard. A shard is a part of the global batch whose gradients are summed
+/// first; sums of shards are added in one order, however many ranks there are.
+struct ShardWork {
+  int shard = 0;
+  std::vector<MicroBatch> micro_batches;  ///< in the order of the sum
+};
+
+/// Half-open range of shard numbers.
+struct ShardRange {
+  int first = 0;
+  int last = 0;
+  bool empty() const { return first >= last; }
+};
+
+/// Which micro-batches of a global batch a rank computes, in which order: Replica::schedule() makes
+/// it, Replica::train_step() and a TrainingFeed take it.
+struct Schedule {
+  std::int64_t samples = 0;
+  int shards = 0;  ///< of this batch, of all ranks
+  /// Of every rank. A shard in no range has no micro-batch.
+  std::vector<ShardRange> shards_of_rank;
+  std::vector<ShardWork> work;  ///< of this rank
+  /// Where several ranks form a batch-norm group: the micro-batches of the one that has most. The
+  /// others compute zero samples in the missing rounds, to join the collectives.
+  int rounds = 0;
+  /// The most rounds that any rank runs: equal on all ranks.
+  int most_rounds = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/dataset.h"
+#include "lockstep/preprocessing.h"
+
+/// Sources of samples by the kind of their files. Each function opens one and returns a training
+/// and a validation part:
+///
+///   const lockstep::data::DataSplit digits = lockstep::data::mnist("data/mnist");
+///
+/// Opening reads headers, tables and lists of files; images are read and decoded when they are
+/// asked for. Nothing is downloaded.
+namespace lockstep::data {
+
+/// Image files of more pixels are refused before anything is allocated for them, unless max_pixels
+/// says otherwise: where Pillow refuses a decompression bomb, at 2 * MAX_IMAGE_PIXELS.
+constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
+
+/// Digits drawn by the program itself, 28x28x1 u8 in 10 classes, endless: image i of epoch e is
+/// drawn from (seed, e * train_size + i). The validation part has a key of its own and is the same
+/// in all epochs. The bytes are the same on every machine.
+/// Throws ConfigError: a size below 1.
+DataSplit glyphs(std::int64_t train_size = 60000,
+                 std::int64_t validation_size = 10000,
+                 std::uint64_t seed = 1);
+
+/// What to do with a missing value: an empty field, NA, ?, or nan or null in any case. A missing
+/// label is refused, unless its row is dropped.
+enum class Missing : std::uint8_t {
+  error,     ///< it is refused, with row and column
+  mean,      ///< of a number: the column's mean in the training part; of a text: as `category`
+  median,    ///< of a number: the column's median in the training part; of a text: the same
+  drop,      ///< the row is skipped
+  category,  ///< of a text: a category of its own; a missing number is refused
+};
+
+/// How csv() reads a table. A column is named, or counted from 1 (-1: the last) where no column has
+/// that name.
+struct TableOptions {
+  std::optional<Task> task = {};  ///< empty: chosen by the label columns, see csv()
+  /// Empty: the last column that is neither dropped nor an id.
+  std::vector<std::string> label_columns = {};
+  char separator = '\0';  ///< 0: the comma, semicolon or tab that the header line has most of
+  Missing missing = Missing::error;
+  std::vector<std::string> dropped = {};     ///< columns that are not looked at
+  std::vector<std::string> id_columns = {};  ///< not looked at; they name rows in predictions
+  /// Names of columns that stay one-hot, however many categories they have; names that the table
+  /// does not have are not looked at.
+  std::vector<std::string> one_hot_columns = {};
+  /// Features whose values are categories even where they are numbers.
+  std::vector<std::string> categorical = {};
+  /// Rows that cannot be read are skipped, as if the table did not have them: with quotes that do
+  /// not close, too few or too many fields, or a value that its column cannot have.
+  bool skips_bad_rows = false;
+};
+
+/// A table: a header line, then rows of fields that are separated by commas, semicolons or tabs and
+/// may be in double quotes (RFC 4180).
+///
+/// Columns: one of numbers alone becomes a feature, standardised with mean and deviation of the
+/// training part (a constant one has deviation 1); one with a text becomes a feature for each of
+/// its texts, 1 for the row's and 0 for the others, or from 32 texts on one feature that is
+/// embedded (SampleSpec::embedded), the index of the text, unless options.one_hot_columns names it.
+/// Texts are collected over all rows, those of the validation part too (labels are not looked at
+/// for that, and a text that only validation rows have trains no weight), sorted. At most 1,000 a
+/// column; at most 31 where most of its values are numbers. Few texts among numbers are refused as
+/// mistakes. Columns of options.categorical may hold either, up to 1,000 of them. Equal numbers are
+/// one category. Missing values: see Missing. f32 [features].
+///
+/// Task: options.task, or by the label columns.
+/// - classification: one label column, i32 []. Classes are numbered 0..K-1 by its values in
+///   ascending order (by value where all are whole numbers, else by name). Chosen where some value
+///   is not a number, and for whole numbers where at most 20 differ, of 5 rows each on average, or
+///   where they are 0..K-1 with K <= 20 or 5 rows each on average.
+/// - regression: f32 [labels], standardised as features are. Chosen for numbers that are not
+///   whole, and for several label columns of numbers.
+/// - multi_label: f32 [labels] of 0 and 1. Chosen for several label columns that hold nothing else.
+///
+/// The share `validation_fraction` of the rows, chosen by `seed`, is kept for validation (none
+/// where it is 0: `validation` is null). With `trained` everything is as that record says, and the
+/// result has a validation part alone: that share, which may be 1; of the options only the
+/// separator, and whether rows are dropped or skipped, are looked at.
+///
+/// With options.skips_bad_rows everything is as of the table without the rows that cannot be read
+/// by the columns that the others make. skipped_records() of the training part has them.
+///
+/// Throws DataError naming file, line and column (counted in fields), what was expected and what
+/// came; ConfigError: options that do not fit the table, whole numbers that may be classes or
+/// amounts, a fraction outside [0, 1) or that leaves a part empty.
+DataSplit csv(const std::string& file,
+              const TableOptions& options,
+              double validation_fraction = 0.0,
+              std::uint64_t seed = 1,
+              const Preprocessing* trained = nullptr);
+/// The same with the defaults of TableOptions.
+DataSplit csv(const std::string& file, double validation_fraction = 0.0, std::uint64_t seed = 1);
+
+/// MNIST and its relatives: the four IDX files train-*, t10k-*, plain or .gz. u8 [28, 28, 1].
+/// Throws DataError naming file, what was expected and what came.
+DataSplit mnist(const std::string& folder);
+
+/// CIFAR-10's binary version: data_batch_1.bin to data_batch_5.bin and test_batch.bin, records of
+/// a label and 32x32 pixels in three planes. u8 [32, 32, 3], read from the files as they are asked
+/// for. Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. Throws
+/// DataError naming file, record, what was expected and what came.
+DataSplit cifar10(const std::string& folder);
+
+/// Noise in the shape of images, new in every epoch, at next to no cost: for measuring speed.
+/// u8 [height, width, channels], `classes` classes, no validation part.
+struct SyntheticShape {
+  std::int64_t height = 224, width = 224, channels = 3;
+  int classes = 1000;
+};
+/// Throws ConfigError: an extent below 1, or more than 2^28 bytes a sample.
+DataSplit synthetic(const SyntheticShape& shape = {}, std::uint64_t seed = 1);
+
+/// How images() and packed() make samples of images of any size.
+struct ImageOptions {
+  int size = 224;  ///< samples are size x size
+  /// Training looks at random parts of images, of at least this share of their area, stretched
+  /// to the sample; 0: at their middle, as validation does.
+  double resized_crop = 0;
+  std::uint64_t seed = 1;  ///< keys the crops, with epoch and sample; chooses validation files
+  double validation_fraction = 0;  ///< of a source without a validation part of its own
+  /// See OpenOptions::trained: of its ImageRecord are size, short side and crop, not of `size`.
+  const Preprocessing* trained = nullptr;
+  std::int64_t max_pixels = kDefaultMaxPixels;  ///< files with more are refused
+};
+
+/// JPEG and PNG files, recognised by their content, in a folder per class: DIR/train/CLASS/... and
+/// DIR/val, DIR/validation or DIR/test; or DIR/CLASS/... . Classes are numbered in the order of
+/// their names. u8 [size, size, 3]; files are decoded whenever they are wanted.
+/// Throws ConfigError: options out of range; DataError: folders without images, or other classes in
+/// the validation part than in training; and from load() for a file that cannot be decoded.
+DataSplit images(const std::string& folder, const ImageOptions& options = {});
+
+/// The same from one file that `lockstep pack` wrote, which the system keeps in memory for all
+/// ranks of a host. Throws DataError where the file is not as it says, naming the byte.
+DataSplit packed(const std::string& file, const ImageOptions& options = {});
+
+/// What open() reads in addition to a source's name; each kind of source reads its own part.
+struct OpenOptions {
+  /// Share kept for validation, of sources without a validation part of their own.
+  double validation_fraction = 0.0;
+  /// Chooses validation rows and keys crops. Glyphs are the same for every seed, as mnist and
+  /// cifar10 are, so that runs compare.
+  std::uint64_t seed = 1;
+  int image_size = 224;                         ///< of images and packed: see ImageOptions
+  std::int64_t max_pixels = kDefaultMaxPixels;  ///< of images: see ImageOptions
+  double resized_crop = 0;      ///< of images and packed; ConfigError for other sources
+  std::int64_t context = 0;     ///< text, tokens: tokens of a sample
+  std::int64_t vocabulary = 0;  ///< tokens: different tokens; 0: GPT-2's 50,257
+  /// Targets with this value count in neither loss nor accuracy.
+  std::optional<std::int32_t> ignore_index = {};
+  TableOptions table = {};  ///< csv
+  /// The record of a trained model, which is to be evaluated: images are resized and cropped, and
+  /// columns standardised, as it says; class folders, columns and characters are found in it by
+  /// name; image_size and the options of tables that it answers are not looked at. A source that
+  /// prepares its samples in one way alone is refused where that is another.
+  /// The result has a validation part alone: the source's own, or the share validation_fraction,
+  /// which may be 1: all there is. DataError or ConfigError where the data contradict it. Only
+  /// looked at while opening.
+  const Preprocessing* trained = nullptr;
+};
+
+/// Text in UTF-8, a character a token, numbered in ascending order of their codes. The last tenth
+/// (or validation_fraction) of the characters is the validation part. A
+/// sample is options.context tokens i32 [T], its target the token after each. Throws DataError
+/// naming file and byte: invalid UTF-8, a NUL.
+DataSplit text(const std::string& file, const OpenOptions& options);
+
+/// Files of 16-bit tokens, little-endian, bare (nanoGPT) or after llm.c's header: a folder with
+/// train.bin and val.bin, or one file, whose last tenth (or validation_fraction) is the validation
+/// part. Samples as text() makes them. Throws DataError: an odd number of bytes, a header that
+/// lies; when loading: a token past the vocabulary, with its position.
+DataSplit tokens(const std::string& path, const OpenOptions& options);
+
+/// A kind of source that open() knows.
+struct SourceKind {
+  std::string_view name;
+  /// After the name and a colon: FILE, DIR or PATH (either of them), empty where nothing is. In
+  /// brackets, with the colon: it may be left away.
+  std::string_view argument = {};
+  std::string_view note = {};  ///< what it is, for people; empty: the name says it
+  /// Whether a path belongs after the name.
+  bool takes_path() const { return !argument.empty() && argument[0] != '['; }
+};
+
+/// All of them, in the order in which people meet them.
+std::vector<SourceKind> source_kinds();
+
+/// As it is typed: "csv:FILE", "synthetic[:HxWxC[:CLASSES]]".
+std::string form_of(const SourceKind& kind);
+
+/// A source by its name on the command line, in one of the forms of source_kinds(). Throws
+/// ConfigError naming the nearest valid kind, or an option that the source has no use for;
+/// DataError as the source does.
+DataSplit open(const std::string& source, const OpenOptions& options = {});
+
+}  // namespace lockstep::data

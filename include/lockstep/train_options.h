@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/augment.h"
+#include "lockstep/builder.h"
+#include "lockstep/lr_schedule.h"
+#include "lockstep/optimizer.h"
+#include "lockstep/precision.h"
+
+namespace lockstep {
+
+struct StepRecord;
+struct TrainSummary;
+
+/// How gradients of several ranks are summed: in one order for every number of ranks, so that runs
+/// on 1 and on 8 ranks have the same bits; or as the library that moves them likes it, which is
+/// faster.
+enum class Reduction : std::uint8_t { reproducible, fast };
+
+/// When gradients are exchanged: during the last backward of a step, or all after it.
+enum class Overlap : std::uint8_t { on, off };
+
+/// What follows where loss or gradients of a step are not finite; its update never happens.
+enum class OnNonfinite : std::uint8_t {
+  stop,  ///< NonFiniteError, naming the rank and the first operator, found by a replay
+  skip   ///< the step is skipped and counted; too many in a row stop the run
+};
+/// What follows where the loss jumps far above its running spread.
+enum class OnSpike : std::uint8_t {
+  ignore,
+  rollback  ///< back to the last checkpoint by every_steps, skipping batches up to the spike
+};
+
+/// When and where a run saves checkpoints, and which one it resumes from.
+struct CheckpointOptions {
+  std::string folder = {};       ///< of checkpoints, the same one on every node; empty: none
+  std::int64_t every_steps = 0;  ///< 0: not by steps
+  double every_seconds = 0;      ///< by rank 0's clock; 0: not by time
+  int keep = 2;                  ///< newest that stay, in addition to the best by validation loss
+  /// "auto": from the newest in `folder` that verifies, from the start where there is none; or the
+  /// path of a checkpoint, or of a run whose newest it is to be; empty: from the start.
+  std::string resume = {};
+  /// Resumes although settings differ that the checkpoint was made with.
+  bool resume_override = false;
+  /// Small files that every checkpoint holds: name and content.
+  std::map<std::string, std::string> texts = {};
+};
+
+/// Everything that decides what a run computes, with its defaults:
+///
+///   lockstep::TrainOptions options{.global_batch = 256, .epochs = 10,
+///                                  .optimizer = lockstep::AdamW{.lr = 1e-3f}};
+///
+/// The global batch is what one update sees, of all ranks. Each rank computes its share of it in
+/// micro-batches of `micro_batch` samples. The global batch decides what is learned; the number of
+/// ranks does not, and with Reduction::reproducible not one bit of it.
+struct TrainOptions {
+  // batch
+  std::int64_t global_batch = 256;
+  std::int64_t micro_batch =
+      0;  ///< samples a rank computes at once; 0: 32, or fewer of a small batch
+  std::int64_t accumulation =
+      0;           ///< micro-batches per rank and step; checked, or derives micro_batch
+  int shards = 0;  ///< parts that gradients are summed in, and the most ranks; 0: up to 64
+  // length: exactly one is given
+  double epochs = 0;
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  // optimizer
+  Optimizer optimizer = Sgd{};
+  LrSchedule lr_schedule = {};
+  float clip_norm = 0;                     ///< 0: no clipping
+  std::vector<std::string> no_decay = {};  ///< regular expressions searched in parameter names, in
+                                           ///< addition to biases and norms
+  bool decay_all = false;                  ///< biases and norms decay as well
+  // model
+  BatchNormPolicy batch_norm = {};
+  /// A file or folder whose weights the run starts from instead of the seed's: safetensors or a
+  /// PyTorch checkpoint with the model's parameter names; empty: none.
+  std::string init = {};
+  std::vector<std::string> init_skip = {};  ///< regular expressions: of these the seed's are taken
+  /// Regular expressions searched in parameter names: these keep their values (no gradient, no
+  /// update, no weight decay). Batch norm's running statistics follow the data all the same.
+  std::vector<std::string> freeze = {};
+  // engine
+  Precision precision = Precision::fp32;
+  bool fuse = true;  ///< run neighbouring layers as one kernel, where there is one
+  Recompute recompute = Recompute::none;
+  std::uint64_t memory_limit = 0;  ///< bytes of a rank on its device; 0: none
+  std::uint64_t seed = 1;  ///< of initial weights, the order of samples, augmentation and dropout
+  Reduction reduction = Reduction::reproducible;
+  Overlap overlap = Overlap::on;
+  double bucket_mb = 0;    ///< MiB of gradients in one message; 0: as the device likes it
+  bool use_graphs = true;  ///< on a GPU: see GraphUse
+  // data
+  data::Augmentation augmentation = {};
+  int workers = -1;  ///< threads of each rank that load samples; -1: as many as it takes
+  bool skip_bad_samples =
+      false;  ///< replace samples that cannot be read by the next; otherwise DataError
+  // faults
+  OnNonfinite on_nonfinite = OnNonfinite::stop;
+  OnSpike on_spike = OnSpike::ignore;
+  /// Steps between two comparisons of replicas, in addition to those at the start and at the end;
+  /// 0: none at all. Ranks whose weights differ end the run with DivergedError.
+  std::int64_t check_replicas_every = 100;
+  /// Called on every rank once the run is accepted, before its first step; `resumed`: it continues
+  /// from a checkpoint. May be empty.
+  std::function<void(bool resumed)> accepted = {};
+  // observation
+  std::int64_t log_every = 50;   ///< steps between two StepRecords, and one at the end; 0: none
+  std::int64_t eval_every = -1;  ///< steps between two validations, and one at the end; 0: none;
+                                 ///< -1: after every epoch
+  /// Steps between two that the noise scale is measured in (TrainSummary::noise_scale); 0: none.
+  std::int64_t noise_scale_every = 25;
+  bool profile = false;  ///< time every operator and tell observers at the end
+  CheckpointOptions checkpoint = {};
+  /// What the program adds to the records of observers; each may be empty. On rank 0 to a step's;
+  std::function<void(StepRecord& record)> complete_step = {};
+  /// and on every rank to the summary, where all of them come in order, after the last step of the
+  /// run: it may be collective. Not where the run is stopped early, on any rank.
+  std::function<void(TrainSummary& summary)> complete_summary = {};
+  /// Asked by every rank between steps and between the micro-batches of an evaluation: true on any
+  /// of them ends fit() early, after a checkpoint. Empty: the run is not stopped early.
+  std::function<bool()> stop = {};
+  /// Further settings, key and value, that decide what is trained and that ranks and checkpoints
+  /// are to compare.
+  std::vector<std::pair<std::string, std::string>> settings = {};
+};
+
+/// Throws ConfigError naming the setting that no run can have: a length that is missing, given
+/// twice or out of range, numbers that are not finite, and what optimizer and schedule refuse.
+/// Batch numbers are checked where the ranks are known, by Trainer.
+void validate(const TrainOptions& options);
+
+}  // namespace lockstep
