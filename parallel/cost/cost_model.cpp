@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "parallel/batch/batch_plan.h"
+#include "parallel/batch/schedule.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/small_bucket_all_gather.h"
 #include "parallel/replica/replica_parts.h"

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "core/data/augment.h"
 #include "lockstep/error.h"
 #include "tests/data/data_fixture.h"
 

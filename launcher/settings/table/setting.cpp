@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/base/parameter_names.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
