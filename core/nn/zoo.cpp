@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/suggest.h"
+#include "core/data/embedded_column.h"
 #include "core/nn/gpt.h"
 #include "core/nn/resnet.h"
 #include "core/nn/vgg.h"
