@@ -77,10 +77,9 @@ class Job final : public RankContext {
 ///   }
 ///
 /// Connects the ranks, runs `body` on each, and turns exceptions into one message (with rank, host
-/// and hint) and an ExitCode. Where one rank
-/// fails and others continue, it ends the job, so that no rank waits forever; `limits` are for
-/// those that freeze or get stuck. Return what it returns: one of several ranks that met an error
-/// ends half a second later.
+/// and hint) and an ExitCode. Where one rank fails and others continue, it ends the job, so that no
+/// rank waits forever; `limits` are for those that freeze or get stuck. Return what it returns: one
+/// of several ranks that met an error ends half a second later.
 int run_job(int argc,
             char** argv,
             const std::function<void(Job&)>& body,

@@ -137,7 +137,7 @@ struct TrainSummary {
   std::string format_noise_scale;          ///< or why there is none
   /// What would help most; of rank 0.
   std::vector<Advice> advice;
-  /// Relative standard error of rank 0's mean step time ; nothing: too few steps.
+  /// Relative standard error of rank 0's mean step time; nothing: too few steps.
   std::optional<double> step_error = {};
   /// Training time of this process, by rank.
   std::vector<RankTimeBreakdown> breakdowns;
