@@ -14,12 +14,13 @@ int main(int argc, char** argv) {
 
     ls::TrainOptions options{.global_batch = kGlobalBatch, .micro_batch = 32};
     options.optimizer = ls::AdamW{.lr = 2e-3f};
-    ls::Replica replica(job,
-                        ls::nn::make_model({.name = "convnet", .outputs = 10}),
-                        ls::softmax_cross_entropy,
-                        glyphs.train->spec(),
-                        options,
-                        /*tail_sizes=*/{rest % 32, held_out % 32});
+    ls::Replica replica(
+        job,
+        ls::nn::make_model({.name = "convnet", .outputs = 10}),
+        ls::softmax_cross_entropy,
+        glyphs.train->spec(),
+        options,
+        /*tail_sizes=*/{rest % options.micro_batch, held_out % options.micro_batch});
 
     // Every rank walks the same epochs and loads only its own micro-batches.
     ls::TrainingFeed feed(glyphs.train->size(),
@@ -29,9 +30,10 @@ int main(int argc, char** argv) {
                           replica.schedule(kGlobalBatch),
                           replica.schedule(rest > 0 ? rest : kGlobalBatch));
     ls::TrainingRequests requests(feed);  // of the loader, some micro-batches ahead
-    ls::data::Loader loader(glyphs.train, {.micro_batch = 32}, [&](ls::data::LoadRequest& request) {
-      return requests.next(request);
-    });
+    const std::int64_t micro_batch = replica.batch().micro_batch;
+    ls::data::Loader loader(glyphs.train,
+                            {.micro_batch = micro_batch},
+                            [&](ls::data::LoadRequest& request) { return requests.next(request); });
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const float lr = step < 200 ? 2e-3f : 2e-4f;
       // On a GPU results come a step late.
@@ -49,9 +51,9 @@ int main(int argc, char** argv) {
 
     const ls::Schedule evaluation = replica.evaluation_schedule(held_out);
     ls::EvaluationFeed held_out_requests(evaluation);
-    ls::data::Loader validation(glyphs.validation, {.micro_batch = 32}, [&](auto& request) {
-      return held_out_requests.next(request);
-    });
+    ls::data::Loader validation(glyphs.validation,
+                                {.micro_batch = micro_batch},
+                                [&](auto& request) { return held_out_requests.next(request); });
     const ls::StepResult result = replica.evaluate(evaluation, validation);
     if (job.rank() == 0) std::printf("held-out accuracy %.4f\n", result.accuracy);
   });

@@ -121,7 +121,11 @@ def main(root):
         file.chmod(0o755)
 
     documents = root / "share/doc/lockstep"
-    if notice := CHART_JS_NOTICE.search(program.read_bytes()):  # for the pages of lockstep report
+    text = program.read_bytes()
+    notice = CHART_JS_NOTICE.search(text)  # for the pages of lockstep report
+    if not notice and b"Chart.js Contributors" in text:
+        sys.exit("bundle.py: the program holds Chart.js, and its licence notice has an unknown form")
+    if notice:
         (documents / "licenses").mkdir(exist_ok=True)
         (documents / "licenses/chart.js").write_text(
             notice[0].decode() + "\n\n" + (PACKAGING / "mit_license.txt").read_text())

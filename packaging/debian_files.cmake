@@ -27,7 +27,7 @@ foreach(folder ${folders})
   set(library "")
   if(CPACK_LOCKSTEP_CHART_JS AND component STREQUAL "runtime")
     lockstep_chart_notice(${CPACK_LOCKSTEP_CHART_JS} copyright comment)
-    string(REPLACE "(c) " "" copyright "${copyright}")
+    string(REGEX REPLACE "^\\([cC]\\) ?" "" copyright "${copyright}")
     # Each line is indented, and an empty one has a dot.
     file(READ ${CMAKE_CURRENT_LIST_DIR}/mit_license.txt mit)
     string(STRIP "${mit}" mit)

@@ -125,7 +125,7 @@ struct Pool2dOptions {
 /// Each function appends a layer and returns its output; nothing is computed yet. The model is
 /// called several times, for training, evaluation and each size of micro-batch, and has to build
 /// the same layers. Images are [N, H, W, C]. All functions throw ShapeError or ConfigError that
-/// name the layer, the shapes and the line of the call.
+/// name the layer and what is wrong with it, mostly with the line of the call.
 class Builder {
  public:
   /// Lockstep makes the Builder, and hands it to the model.
@@ -194,12 +194,14 @@ class Builder {
                   std::vector<float> shift,
                   SourceLoc where = SourceLoc::current());
 
-  /// Losses, averaged over the samples of the global batch, or over the labels that are not
-  /// `ignore_index`.
+  /// Losses: the mean over the samples of the global batch, or over its labels that are not
+  /// `ignore_index`. The value returned is this micro-batch's part of that mean; parts add up.
   /// - softmax_cross_entropy: logits [N, K] or [N, T, K], labels [N] or [N, T] i32.
   /// - mean_squared_error, l1_loss, huber_loss: prediction and target [N, D].
-  /// - binary_cross_entropy_with_logits: logits and target [N, L], one label a column, f32 in [0,
-  /// 1]. Accuracy is the share of right answers, with the last one of right labels.
+  /// - binary_cross_entropy_with_logits: logits and target [N, L] f32, one label a column, targets
+  ///   in [0, 1].
+  /// Accuracy is the share of right answers of the first, of right labels of the last, and negative
+  /// for the others.
   Value softmax_cross_entropy(Value logits,
                               Value labels,
                               float label_smoothing = 0.0f,

@@ -45,7 +45,7 @@ class Job final : public RankContext {
   /// As backend().
   Communicator& communicator() override;
   Communicator& host_communicator() override;
-  /// "mpirun (OMPI_COMM_WORLD_RANK)": who told this process its rank.
+  /// "mpirun (OMPI_COMM_WORLD_RANK)": the source of this process's rank.
   const std::string& source() const;
   /// The address of this rank's GPU on the PCI bus, empty where it is unknown; nothing where the
   /// ranks work on the CPU, which all of them do then.

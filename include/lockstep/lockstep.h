@@ -4,6 +4,7 @@
 /// The C++ interface of Lockstep in one header. Start with run_job() (lockstep/job.h) and Trainer
 /// (lockstep/trainer.h); lockstep/builder.h has the layers of models, lockstep/sources.h the data.
 #include "lockstep/augment.h"
+#include "lockstep/batch_plan.h"
 #include "lockstep/builder.h"
 #include "lockstep/console.h"
 #include "lockstep/dataset.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/batch_plan.h"
 #include "lockstep/builder.h"
 #include "lockstep/dataset.h"
 #include "lockstep/device_use.h"
@@ -20,7 +21,6 @@
 
 namespace lockstep {
 
-struct BatchPlan;
 struct MemoryTable;
 struct NonFiniteFinding;
 class Profiler;
@@ -52,16 +52,9 @@ class Replica {
           const data::SampleSpec& samples,
           const TrainOptions& options,
           std::vector<std::int64_t> tail_sizes);
-  /// The same for who has planned already: `batch` is plan_batch(options, context.size()).
-  Replica(RankContext& context,
-          const ModelFunction& model,
-          const LossFunction& loss,
-          const data::SampleSpec& samples,
-          const TrainOptions& options,
-          const BatchPlan& batch,
-          std::vector<std::int64_t> tail_sizes);
   ~Replica();
 
+  /// How a global batch is cut; micro_batch is what a Loader's options need.
   const BatchPlan& batch() const;
   /// This rank's part of a global batch of `samples`.
   Schedule schedule(std::int64_t samples) const;
@@ -97,22 +90,10 @@ class Replica {
   void time_next_step();
   /// Seconds of step `step`, whose result is known; nullopt where it was not measured, as on a CPU.
   std::optional<DeviceTimes> device_times(std::int64_t step) const;
-  /// Excludes the device work since the last step, such as a snapshot, from device_times().
-  void leave_out_of_device_times();
 
   /// nullopt where the device captures no graphs, as a CPU.
   std::optional<GraphUse> graph_use() const;
 
-  /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
-  ShardNorms& shard_norms();
-
-  /// Computes the micro-batches of step `step` again, forward and backward with the current
-  /// weights, and checks all loaded samples and all kernel outputs for non-finite values. Exchanges
-  /// and updates nothing, but overwrites this rank's gradients. `loader` delivers the micro-batches
-  /// as for train_step(). Returns the findings, equal on all ranks: see NonFiniteLocator::gather().
-  std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
-                                               data::Loader& loader,
-                                               std::int64_t step);
   /// Count of micro-batches of `schedule.samples` samples, over all ranks.
   std::int64_t micro_batches(const Schedule& schedule) const;
 
@@ -120,7 +101,7 @@ class Replica {
   Schedule evaluation_schedule(std::int64_t samples) const;
   /// Compiles the program that an evaluation of `samples` samples needs for its last micro-batch,
   /// unless `tail_sizes` had that size. It replaces the program of the previous call. It shares the
-  /// memory of the other programs; what it needs in addition is in no plan: see memory(). Throws
+  /// memory of the other programs; what it needs in addition is in no plan. Throws
   /// OutOfMemory. Collective.
   void compile_for_evaluation(std::int64_t samples);
   /// Mean loss and accuracy over the schedule's samples, with running statistics.
@@ -132,24 +113,14 @@ class Replica {
                                      data::Loader& loader,
                                      const std::function<bool()>& interrupted);
 
-  /// Stage, phase and step of this rank; see RankContext.
-  Position& position();
-  /// Throws CommError where the network has failed: see Communicator::require_healthy(). Call it
-  /// after weights were copied to the host, before the copy is used.
+  /// Throws CommError where the network has failed. Call it after weights were copied to the host,
+  /// before the copy is used.
   void require_healthy() const;
-  StepTimes times() const;
   /// What TrainOptions::init has loaded; nullopt where that is empty.
   const std::optional<io::LoadReport>& initial_weights() const;
   std::uint64_t bytes_sent() const;
   /// Bytes of the arena: activations and workspace.
   std::size_t activation_bytes() const;
-  /// The memory that it has reserved, by category; loader and snapshot are not part of it.
-  /// `context` is context_part() at the end of the constructor, known on a GPU alone.
-  MemoryTable memory() const;
-  /// Resident bytes of this process before the replica reserved memory.
-  std::uint64_t baseline_bytes() const;
-  /// The times by operator; null without TrainOptions::profile.
-  Profiler* profiler();
 
   /// Host copies of parameters and running statistics, as stored, in declaration order.
   std::vector<io::NamedTensor> weights() const;
@@ -159,20 +130,47 @@ class Replica {
   /// without frozen parameters.
   std::vector<io::NamedTensor> gradients() const;
 
+  // For Lockstep itself; the headers of most of their types are not installed.
+  /// The same for who has planned already: `batch` is plan_batch(options, context.size()).
+  Replica(RankContext& context,
+          const ModelFunction& model,
+          const LossFunction& loss,
+          const data::SampleSpec& samples,
+          const TrainOptions& options,
+          const BatchPlan& batch,
+          std::vector<std::int64_t> tail_sizes);
+  /// Excludes the device work since the last step, such as a snapshot, from device_times().
+  void leave_out_of_device_times();
+  /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
+  ShardNorms& shard_norms();
+  /// Computes the micro-batches of step `step` again, forward and backward with the current
+  /// weights, and checks all loaded samples and all kernel outputs for non-finite values. Exchanges
+  /// and updates nothing, but overwrites this rank's gradients. `loader` delivers the micro-batches
+  /// as for train_step(). Returns the findings, equal on all ranks.
+  std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
+                                               data::Loader& loader,
+                                               std::int64_t step);
+  /// Stage, phase and step of this rank; see RankContext.
+  Position& position();
+  /// Where the steps' time went.
+  StepTimes times() const;
+  /// The memory that it has reserved, by category; loader and snapshot are not part of it.
+  MemoryTable memory() const;
+  /// Resident bytes of this process before the replica reserved memory.
+  std::uint64_t baseline_bytes() const;
+  /// The times by operator; null without TrainOptions::profile.
+  Profiler* profiler();
   /// The arrays that a checkpoint saves; valid as long as the replica.
   SavedArrays saved_arrays() const;
-  /// Loads parameters, running statistics and optimizer state of a checkpoint that
-  /// io::verify_checkpoint() has accepted, then calls resume_updates(). Throws DataError as
-  /// lockstep::restore().
+  /// Loads parameters, running statistics and optimizer state of a verified checkpoint, then calls
+  /// resume_updates(). Throws DataError: it belongs to another model.
   void restore(const std::string& checkpoint);
-
   /// Injects a fault: flips bit `bit` (0 to 31) of element `index` of array `array`, on this rank
   /// alone, between steps. Array 0 holds the parameters and running statistics, later ones the
   /// optimizer's, in the order of saved_arrays(). `index` counts over the array's
   /// compared_tensors(), modulo their elements. Returns the tensor's name, "conv1.weight.exp_avg".
   /// Throws ConfigError: the array, element or bit does not exist.
   std::string flip_bit(std::size_t array, std::int64_t index, int bit);
-
   /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.
   std::string program_text() const;
 

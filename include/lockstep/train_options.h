@@ -60,7 +60,9 @@ struct CheckpointOptions {
 ///
 /// The global batch is what one update sees, of all ranks. Each rank computes its share of it in
 /// micro-batches of `micro_batch` samples. The global batch decides what is learned; the number of
-/// ranks does not, and with Reduction::reproducible not one bit of it.
+/// ranks does not, and with Reduction::reproducible not one bit of it. Two options are exceptions:
+/// batch norm over all ranks (`sync`), whose groups grow with them, and `accumulation` without a
+/// micro-batch, which then depends on them.
 struct TrainOptions {
   // batch
   std::int64_t global_batch = 256;

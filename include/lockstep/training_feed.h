@@ -14,7 +14,6 @@ namespace lockstep {
 
 namespace data {
 class Sampler;
-struct LoadRequest;
 }  // namespace data
 
 /// Ranges of batches in ascending order, apart from each other, that no step uses.
@@ -65,6 +64,8 @@ class TrainingFeed {
 class TrainingRequests {
  public:
   explicit TrainingRequests(TrainingFeed feed, std::int64_t first_step = 0);
+  TrainingRequests(TrainingRequests&&) noexcept;
+  TrainingRequests& operator=(TrainingRequests&&) noexcept;
   ~TrainingRequests();
   /// As if made anew, with a feed of as many samples and the same seed; no thread may be in next().
   void restart(TrainingFeed feed, std::int64_t first_step);

@@ -15,7 +15,7 @@ inline constexpr ValueId kNoValue = -1;
 
 /// A tensor of the model that is being built: the handle that the functions of Builder take and
 /// return. It has a shape and an element type, and no numbers yet. Copies are the same tensor.
-/// Valid as long as the model function runs.
+/// Valid until the loss function has returned.
 class Value {
  public:
   Value() = default;

@@ -6,23 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/batch_plan.h"
 #include "lockstep/train_options.h"
 
 namespace lockstep {
-
-/// The batch numbers of a run, consistent with each other.
-struct BatchPlan {
-  std::int64_t global_batch = 0;
-  std::int64_t micro_batch = 0;
-  std::int64_t micro_batches = 0;  ///< M = ceil(global / micro)
-  int shards = 0;                  ///< V
-  int ranks = 1;
-  int cluster = 1;              ///< ranks that form one batch-norm group; 1: groups are local
-  std::int64_t group_size = 0;  ///< samples in a local group; 0: the micro-batch
-
-  /// "global batch 256 = 8 micro-batches of 32 on 2 ranks, 8 shards"
-  std::string to_string() const;
-};
 
 /// The micro-batch where neither it nor an accumulation is given: 32 samples, or fewer where that
 /// would make fewer than 8 micro-batches, which leaves ranks without work. There are at least 2,

@@ -96,6 +96,8 @@ TrainingRequests::TrainingRequests(TrainingFeed feed, std::int64_t first_step)
       sampler_(std::make_unique<data::Sampler>(feed_.dataset_size(), feed_.seed(), true)),
       step_(first_step) {}
 
+TrainingRequests::TrainingRequests(TrainingRequests&&) noexcept = default;
+TrainingRequests& TrainingRequests::operator=(TrainingRequests&&) noexcept = default;
 TrainingRequests::~TrainingRequests() = default;
 
 std::size_t TrainingRequests::memory_bytes() const {

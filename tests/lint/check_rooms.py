@@ -242,6 +242,8 @@ def findings(tree):
             yield f"{folder}: {count} files  [{MAX_FILES} at most: divide it]"
     document = tree.root / DOCUMENT
     drawn = DRAWN.search(document.read_text()) if document.exists() else None
+    if document.exists() and not drawn:
+        yield f"{DOCUMENT}: no drawing of the rooms  [paste what check_rooms.py --drawing prints]"
     if drawn and not cycles(room_graph(tree)) and drawn[1] != drawing(tree):
         yield f"{DOCUMENT}: the drawing of the rooms  [paste what check_rooms.py --drawing prints]"
 

@@ -49,6 +49,10 @@ class Rooms(unittest.TestCase):
         self.write("include/lockstep/wide.h", "")
         self.assertIn("high: DEPENDS names low", self.findings())
 
+    def test_a_document_without_its_drawing(self):
+        self.write("docs/engine.md", "# The engine")
+        self.assertIn("docs/engine.md: no drawing", self.findings())
+
     def test_a_public_header_of_a_higher_room(self):
         self.write("core/low/a.cpp", '#include "lockstep/wide.h"')
         self.assertIn('core/low/a.cpp: "include/lockstep/wide.h"', self.findings())
