@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/training/run_loaders.h"
 
+#include "core/exec/position.h"
+#include "lockstep/batch_plan.h"
+
 namespace lockstep {
 
 void lend_to_loader(Replica& replica, data::LoaderOptions& loading) {
