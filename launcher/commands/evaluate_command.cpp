@@ -52,7 +52,7 @@ TrainOptions evaluation_options(Job& job, const SavedRun& run) {
 void require_fit(const SavedRun& run, const data::SampleSpec& spec) {
   const Graph graph = trace_prediction(model_of(run, spec), spec, {.micro_batch = 1});
   try {
-    io::load_weights(run.weights, graph.parameters(), NamePatterns("init-skip", {}));
+    io::load_weights(run.weights, graph.parameters(), NamePatterns("`init_skip`", {}));
   } catch (const DataError& problem) {
     throw DataError(fmt::format("--init {} and --model {} with {} outputs, for --data {}: {}",
                                 run.weights,

@@ -14,7 +14,7 @@
 #include "launcher/settings/table/setting.h"
 #include "lockstep/error.h"
 #include "parallel/session/error_report.h"
-#include "parallel/session/failed_allocation.h"
+#include "core/host/failed_allocation.h"
 #include "parallel/session/uncaught.h"
 
 namespace {
