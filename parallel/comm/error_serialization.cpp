@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/parameter_names.h"
 #include "lockstep/error.h"
 #include "parallel/comm/exception_text.h"
 
@@ -39,8 +40,9 @@ std::string serialized_error_text(const json& serialized) {
 }
 
 void throw_serialized_error(const json& serialized, const std::string& before) {
-  const std::string message = before + serialized.at("error").get<std::string>();
-  const auto hint = serialized.at("hint").get<std::string>();
+  // Both have the tool's names already.
+  const std::string message = as_written(before + serialized.at("error").get<std::string>());
+  const std::string hint = as_written(serialized.at("hint").get<std::string>());
   const auto code = ExitCode(serialized.at("code").get<int>());
   if (code == ExitCode::out_of_memory) throw_with(OutOfMemory(message, hint), serialized);
   throw_with(Error(message, hint, code), serialized);

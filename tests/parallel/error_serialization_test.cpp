@@ -53,6 +53,13 @@ TEST(ToldError, KeepsItsParametersInTheStyleOfATool) {
   set_parameter_style(nullptr);
 }
 
+TEST(ToldError, QuotesAUsersBackticks) {
+  set_parameter_style([](std::string_view name) { return "--" + std::string(name); });
+  const Thrown thrown = thrown_after(ConfigError("`out` " + as_written("`lr`"), ""));
+  set_parameter_style(nullptr);
+  EXPECT_EQ(thrown.message, "--out `lr`");
+}
+
 TEST(ToldError, OfAFileSystemNamesTheFile) {
   const auto code = std::make_error_code(std::errc::no_space_on_device);
   const Thrown thrown = thrown_after(std::filesystem::filesystem_error("write", "runs/x", code));
