@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <system_error>
 
+#include "core/base/parameter_names.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -15,8 +16,9 @@ fs::file_type file_kind(const fs::path& path) {
   std::error_code error;
   const fs::file_type kind = fs::status(path, error).type();
   if (kind == fs::file_type::none)
-    throw DataError(fmt::format("{}: cannot look it up: {}", path.string(), error.message()),
-                    read_hint(error.value()));
+    throw DataError(
+        fmt::format("{}: cannot look it up: {}", as_written(path.string()), error.message()),
+        read_hint(error.value()));
   return kind;
 }
 

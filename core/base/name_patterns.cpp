@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep {
 namespace {
@@ -27,8 +28,8 @@ std::regex compile(const std::string& what, const std::string& pattern) {
   try {
     return std::regex(pattern, kSyntax);
   } catch (const std::regex_error& error) {
-    throw ConfigError(
-        fmt::format("{}: '{}' is not a valid regular expression: {}", what, pattern, error.what()));
+    throw ConfigError(fmt::format(
+        "{}: '{}' is not a valid regular expression: {}", what, as_written(pattern), error.what()));
   }
 }
 
@@ -49,7 +50,7 @@ void NamePatterns::expect_matches(const std::vector<std::string>& names) const {
   for (std::size_t i = 0; i < texts_.size(); ++i)
     if (std::ranges::none_of(
             names, [&](const std::string& n) { return std::regex_search(n, expressions_[i]); }))
-      idle.push_back("'" + texts_[i] + "'");
+      idle.push_back("'" + as_written(texts_[i]) + "'");
   if (idle.empty()) return;
   throw ConfigError(
       fmt::format("{}: no parameter matches {}", what_, fmt::join(idle, ", ")),

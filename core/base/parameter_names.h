@@ -16,8 +16,14 @@ namespace lockstep {
 using ParameterStyle = std::string (*)(std::string_view name);
 void set_parameter_style(ParameterStyle style);
 
-/// `text` with each name in backticks in the style; unchanged where no style is set.
+/// `text` with each name in backticks in the style, as it is where no style is set; and without the
+/// marks of as_written().
 std::string name_parameters(std::string_view text);
+
+/// `text` of a user or a file, for a message to quote: what stands in backticks there is no
+/// parameter, and name_parameters() gives the text back as it is. Only for what goes through
+/// name_parameters(), as message and hint of an Error do.
+std::string as_written(std::string_view text);
 
 /// The names in backticks in `text`, each once, in the order of the text.
 std::vector<std::string> parameters_in(std::string_view text);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/random.h"
 #include "core/base/suggest.h"
 
@@ -29,7 +30,7 @@ int pixels(std::string_view item, int otherwise) {
                  ConfigError,
                  "`augment`: expected 1 to {} pixels in '{}'",
                  kMaxPixels,
-                 item);
+                 as_written(item));
   return number;
 }
 
@@ -44,7 +45,7 @@ double share(std::string_view item) {
       status == std::errc{} && end == value.data() + value.size() && number >= 0.001 && number <= 1,
       ConfigError,
       "`augment`: expected a share of 0.001 to 1 in '{}'",
-      item);
+      as_written(item));
   return number;
 }
 
@@ -64,7 +65,8 @@ void parse_item(std::string_view item, Augmentation& result) {
     result.resized_crop = share(item);
   } else if (word == "flip") {
     once(!result.flip);
-    LOCKSTEP_CHECK(word == item, ConfigError, "`augment`: 'flip' takes no value, got '{}'", item);
+    LOCKSTEP_CHECK(
+        word == item, ConfigError, "`augment`: 'flip' takes no value, got '{}'", as_written(item));
     result.flip = true;
   } else {
     constexpr std::array<std::string_view, 5> kWords{
@@ -73,9 +75,9 @@ void parse_item(std::string_view item, Augmentation& result) {
     throw ConfigError(
         word == "none"
             ? fmt::format("`augment`: 'none' cannot be combined with others, got '{}' among them",
-                          item)
+                          as_written(item))
             : fmt::format("`augment`: expected shift, flip, crop, resized-crop or none, got '{}'",
-                          item),
+                          as_written(item)),
         near.empty() || near == word ? "" : fmt::format("did you mean '{}'?", near));
   }
 }

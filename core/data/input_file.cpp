@@ -12,6 +12,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep::data {
 
@@ -29,7 +30,7 @@ class Descriptor {
     } while (number_ < 0 && errno == EINTR);
     if (number_ >= 0) return;
     const int code = errno;
-    throw DataError(fmt::format("{}: cannot be read: {}", file, std::strerror(code)),
+    throw DataError(fmt::format("{}: cannot be read: {}", as_written(file), std::strerror(code)),
                     code == EIO ? read_hint(code) : hint);
   }
   ~Descriptor() { ::close(number_); }
@@ -42,7 +43,7 @@ class Descriptor {
 };
 
 [[noreturn]] void cannot_read(const std::string& file, int code) {
-  throw DataError(fmt::format("{}: cannot be read: {}", file, std::strerror(code)),
+  throw DataError(fmt::format("{}: cannot be read: {}", as_written(file), std::strerror(code)),
                   read_hint(code));
 }
 
@@ -52,12 +53,13 @@ std::uint64_t input_file_size(const std::string& file, const std::string& hint) 
   std::error_code error;
   const fs::file_status status = fs::status(file, error);
   if (status.type() == fs::file_type::not_found)
-    throw DataError(fmt::format("{}: no such file", file), hint);
+    throw DataError(fmt::format("{}: no such file", as_written(file)), hint);
   if (status.type() == fs::file_type::none) cannot_read(file, error.value());
   if (status.type() == fs::file_type::directory)
-    throw DataError(fmt::format("{}: expected a file, got a folder", file), hint);
+    throw DataError(fmt::format("{}: expected a file, got a folder", as_written(file)), hint);
   if (status.type() != fs::file_type::regular)
-    throw DataError(fmt::format("{}: expected a regular file, got a device or pipe", file), hint);
+    throw DataError(
+        fmt::format("{}: expected a regular file, got a device or pipe", as_written(file)), hint);
   const std::uint64_t bytes = fs::file_size(file, error);
   if (error) cannot_read(file, error.value());
   errno = 0;
@@ -70,7 +72,7 @@ std::string read_text_file(const std::string& file, const std::string& hint) {
   LOCKSTEP_CHECK(bytes <= kMaxFileBytes,
                  DataError,
                  "{}: expected at most {} bytes, got {}",
-                 file,
+                 as_written(file),
                  kMaxFileBytes,
                  bytes);
   std::string text(bytes, '\0');
@@ -78,7 +80,8 @@ std::string read_text_file(const std::string& file, const std::string& hint) {
   stream.read(text.data(), std::streamsize(bytes));
   if (std::uint64_t(stream.gcount()) != bytes)
     throw DataError(
-        fmt::format("{}: expected {} bytes, could read {}", file, bytes, stream.gcount()),
+        fmt::format(
+            "{}: expected {} bytes, could read {}", as_written(file), bytes, stream.gcount()),
         "it may have been changed while it was read, or its disk fails; see dmesg");
   return text;
 }
@@ -90,13 +93,14 @@ std::span<const std::byte> read_bytes(const std::string& file,
   struct stat status {};
   if (fstat(descriptor.number(), &status) != 0) cannot_read(file, errno);
   if (!S_ISREG(status.st_mode))
-    throw DataError(fmt::format("{}: expected a regular file, got a folder, device or pipe", file),
-                    hint);
+    throw DataError(
+        fmt::format("{}: expected a regular file, got a folder, device or pipe", as_written(file)),
+        hint);
   const auto bytes = std::uint64_t(status.st_size);
   LOCKSTEP_CHECK(bytes <= kMaxFileBytes,
                  DataError,
                  "{}: expected at most {} bytes, got {}",
-                 file,
+                 as_written(file),
                  kMaxFileBytes,
                  bytes);
   if (buffer.size() < bytes) buffer.resize(bytes);
@@ -107,7 +111,7 @@ std::span<const std::byte> read_bytes(const std::string& file,
     const int code = got < 0 ? errno : 0;
     if (got <= 0)
       throw DataError(fmt::format("{}: expected {} bytes, could read {}: {}",
-                                  file,
+                                  as_written(file),
                                   bytes,
                                   done,
                                   got < 0 ? std::strerror(code) : "the file became shorter"),

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "core/data/ignore_label.h"
 #include "core/data/preprocessing.h"
@@ -45,7 +46,7 @@ void check_argument(const Source& source, const SourceKind& kind) {
                  ConfigError,
                  "data: {} takes nothing after it, got '{}'",
                  kind.name,
-                 source.text);
+                 as_written(source.text));
 }
 
 DataSplit open_glyphs(const Source& source, const OpenOptions& options) {
@@ -109,9 +110,9 @@ bool read_shape(std::string_view text, SyntheticShape& shape) {
 DataSplit open_synthetic(const Source& source, const OpenOptions& options) {
   SyntheticShape shape;
   if (source.has_colon && !read_shape(source.rest, shape))
-    throw ConfigError(
-        fmt::format("data: expected synthetic[:HxWxC[:CLASSES]], got '{}'", source.text),
-        "for example `data` synthetic:32x32x3:10");
+    throw ConfigError(fmt::format("data: expected synthetic[:HxWxC[:CLASSES]], got '{}'",
+                                  as_written(source.text)),
+                      "for example `data` synthetic:32x32x3:10");
   expect_no_fraction(source, options);
   expect_no_crop(source, options);
   return synthetic(shape, options.seed);
@@ -166,7 +167,7 @@ DataSplit open_kind(const std::string& text, const OpenOptions& options) {
     return opener.open(source, options);
   }
   const std::string near = nearest(source.kind, names);
-  throw ConfigError(fmt::format("data: expected {}, got '{}'", all_forms(), text),
+  throw ConfigError(fmt::format("data: expected {}, got '{}'", all_forms(), as_written(text)),
                     near.empty() ? "" : fmt::format("did you mean '{}'?", near));
 }
 

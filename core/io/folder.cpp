@@ -12,6 +12,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "core/base/parameter_names.h"
 #include "lockstep/error.h"
 
 namespace lockstep::io {
@@ -68,7 +69,7 @@ fs::path parent_of(const fs::path& path) {
 void fail(const fs::path& path, const std::string& action, int code) {
   throw EnvironmentError(
       fmt::format("{}: {}: {}",
-                  path.string(),
+                  as_written(path.string()),
                   action,
                   code == ELOOP ? "it is a symbolic link, or leads through a circle of them"
                                 : std::generic_category().message(code)),

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/nn/builder.h"
 #include "core/ops/add.h"
 #include "core/ops/conv2d.h"
@@ -39,9 +40,9 @@ BatchNormPolicy BatchNormPolicy::parse(const std::string& text) {
     const auto [stop, code] = std::from_chars(text.data() + kPrefix.size(), end, group);
     if (code == std::errc() && stop == end && group >= 1) return {Kind::group, group};
   }
-  throw ConfigError(
-      fmt::format("`batch_norm`: expected local, sync or group:SAMPLES, got '{}'", text),
-      "for example `batch_norm` group:16");
+  throw ConfigError(fmt::format("`batch_norm`: expected local, sync or group:SAMPLES, got '{}'",
+                                as_written(text)),
+                    "for example `batch_norm` group:16");
 }
 
 std::string BatchNormPolicy::to_string() const {

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "core/data/embedded_column.h"
 #include "core/nn/gpt.h"
@@ -120,7 +121,7 @@ ModelFunction make_model(const ModelSpec& spec) {
       return model->build(sized, nn, x);
     };
   }
-  throw ConfigError(fmt::format("model: '{}' is not known", spec.name),
+  throw ConfigError(fmt::format("model: '{}' is not known", as_written(spec.name)),
                     fmt::format("did you mean '{}'? models: {}",
                                 nearest(spec.name, model_names()),
                                 fmt::join(model_names(), ", ")));

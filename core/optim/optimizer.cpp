@@ -8,6 +8,7 @@
 #include <optional>
 #include <system_error>
 
+#include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "core/optim/optimizer.h"
 #include "lockstep/error.h"
@@ -96,10 +97,10 @@ Optimizer make_optimizer(std::string_view name) {
   LOCKSTEP_OPTIMIZERS(LOCKSTEP_MAKE)
 #undef LOCKSTEP_MAKE
   const std::string meant = nearest(name, kOptimizerNames);
-  throw ConfigError(
-      fmt::format(
-          "`optimizer` '{}' is unknown, expected {}", name, fmt::join(kOptimizerNames, ", ")),
-      meant.empty() ? std::string() : fmt::format("did you mean {}?", meant));
+  throw ConfigError(fmt::format("`optimizer` '{}' is unknown, expected {}",
+                                as_written(name),
+                                fmt::join(kOptimizerNames, ", ")),
+                    meant.empty() ? std::string() : fmt::format("did you mean {}?", meant));
 }
 
 std::string_view name_of(const Optimizer& optimizer) { return kOptimizerNames[optimizer.index()]; }

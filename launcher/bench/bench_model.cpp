@@ -15,6 +15,7 @@
 #include "lockstep/loader.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/step_times.h"
 #include "parallel/training/run_loaders.h"
@@ -80,11 +81,7 @@ MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& requ
   MeasuredModel measured;
   measured.batch = plan_batch(options, job.size());
   const std::int64_t batch = options.global_batch;
-  LOCKSTEP_CHECK(batch <= request.data.train->size(),
-                 ConfigError,
-                 "batch: global-batch {} is larger than the {} training samples",
-                 batch,
-                 request.data.train->size());
+  expect_whole_batch(batch, request.data.train->size());
   const std::int64_t size = request.data.train->size() / batch * batch;  // no short batches
   Replica replica(job,
                   request.model,

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "lockstep/error.h"
 
@@ -15,7 +16,7 @@ const Command& find_command(std::span<const Command> commands, std::string_view 
     names.push_back(command.name);
   }
   const std::string best = nearest(name, names);
-  throw ConfigError(fmt::format("unknown command '{}'", name),
+  throw ConfigError(fmt::format("unknown command '{}'", as_written(name)),
                     best.empty() ? "lockstep --help" : "did you mean lockstep " + best + "?");
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <iostream>
 
+#include "core/base/parameter_names.h"
 #include "core/io/load_weights.h"
 #include "core/nn/trace.h"
 #include "launcher/commands/commands.h"
@@ -52,14 +53,14 @@ TrainOptions evaluation_options(Job& job, const SavedRun& run) {
 void require_fit(const SavedRun& run, const data::SampleSpec& spec) {
   const Graph graph = trace_prediction(model_of(run, spec), spec, {.micro_batch = 1});
   try {
-    io::load_weights(run.weights, graph.parameters(), NamePatterns("init-skip", {}));
+    io::load_weights(run.weights, graph.parameters(), NamePatterns("`init_skip`", {}));
   } catch (const DataError& problem) {
     throw DataError(fmt::format("--init {} and --model {} with {} outputs, for --data {}: {}",
-                                run.weights,
+                                as_written(run.weights),
                                 run.flags.model.name,
                                 spec.classes > 0 ? spec.classes : spec.target.elems(),
-                                run.flags.data,
-                                problem.what()),
+                                as_written(run.flags.data),
+                                as_written(problem.what())),
                     "the model's last layer has an output for each class: evaluate on data of the "
                     "classes that the weights were trained on");
   }

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "core/base/parameter_names.h"
+#include "core/host/failed_allocation.h"
 #include "launcher/commands/command_table.h"
 #include "launcher/output/standard_output.h"
 #include "launcher/settings/table/setting.h"
 #include "lockstep/error.h"
 #include "parallel/session/error_report.h"
-#include "parallel/session/failed_allocation.h"
 #include "parallel/session/uncaught.h"
 
 namespace {
@@ -77,7 +77,6 @@ int main(int argc, char** argv) {
   std::signal(SIGCHLD, SIG_DFL);
   try {
     lockstep::set_parameter_style(lockstep::flag_of_parameter);
-    for (int i = 1; i < argc; ++i) lockstep::keep_user_text(argv[i]);
     lockstep::report_aborts();
     const int code = run({argv + 1, argv + argc});
     lockstep::flush_output();

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/base/check.h"
 #include "core/host/machine.h"
 #include "core/nn/trace.h"
 #include "launcher/advice/out_of_memory.h"
@@ -74,11 +73,7 @@ void agree_on_measuring(Job& job, const TrainFlags& flags, const data::Dataset& 
                   {"recompute", std::string(name_of(options.recompute))},
                   {"model", flags.model.name}});
   compare_fingerprints(job.host_communicator(), asked);
-  LOCKSTEP_CHECK(!flags.measures_micro_batch || options.global_batch <= data.size(),
-                 ConfigError,
-                 "batch: global-batch {} is larger than the {} training samples",
-                 options.global_batch,
-                 data.size());
+  if (flags.measures_micro_batch) expect_whole_batch(options.global_batch, data.size());
 }
 
 /// What a run is made of, once its flags are accepted.

@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
+#include "core/base/parameter_names.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "launcher/output/run_folder.h"
@@ -42,7 +43,7 @@ void check_owner(const std::string& out) {
   throw ConfigError(
       fmt::format("the output folder {} belongs to another user (uid {}), and every user can "
                   "write to it",
-                  out,
+                  as_written(out),
                   status.st_uid),
       "choose a folder of your own with --out, for example one in it; --force takes it as it is");
 }
@@ -58,7 +59,8 @@ void check_begins_anew(const std::string& out) {
     if (!name.starts_with(".step_")) kept = fmt::format("{}/{}", kCheckpointsFolder, name);
   if (!kept.empty())
     throw ConfigError(
-        fmt::format("the run in {} has no checkpoint to resume from, but {}", out, kept),
+        fmt::format(
+            "the run in {} has no checkpoint to resume from, but {}", as_written(out), kept),
         "choose another --out, or begin again over it with --force instead of --resume");
 }
 
@@ -71,9 +73,10 @@ void RunFolder::check(const std::string& out, Existing existing) {
   if (status.type() == fs::file_type::not_found) return;
   if (error)
     throw EnvironmentError(
-        fmt::format("cannot read the output folder {}: {}", out, error.message()),
+        fmt::format("cannot read the output folder {}: {}", as_written(out), error.message()),
         kOutputFolderHint);
-  LOCKSTEP_CHECK(fs::is_directory(status), ConfigError, "--out {} is not a folder", out);
+  LOCKSTEP_CHECK(
+      fs::is_directory(status), ConfigError, "--out {} is not a folder", as_written(out));
   if (existing == Existing::nothing) check_owner(out);
   if (existing == Existing::anything) return;
   bool empty = true;
@@ -83,14 +86,16 @@ void RunFolder::check(const std::string& out, Existing existing) {
   const bool run = io::name_exists(fs::path(out) / kHistoryFile);
   if (existing == Existing::own_run) {
     if (run) return check_begins_anew(out);
-    throw ConfigError(fmt::format("the output folder {} holds no run that could resume", out),
-                      "choose another --out");
+    throw ConfigError(
+        fmt::format("the output folder {} holds no run that could resume", as_written(out)),
+        "choose another --out");
   }
-  throw ConfigError(fmt::format("the output folder {} already exists and is not empty", out),
-                    run ? "choose another --out, write over it with --force, or resume from its "
-                          "newest checkpoint "
-                          "with --resume auto"
-                        : "choose another --out, or write over it with --force");
+  throw ConfigError(
+      fmt::format("the output folder {} already exists and is not empty", as_written(out)),
+      run ? "choose another --out, write over it with --force, or resume from its "
+            "newest checkpoint "
+            "with --resume auto"
+          : "choose another --out, or write over it with --force");
 }
 
 RunFolder::Existing existing_folder(const TrainFlags& flags) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "core/base/parameter_names.h"
 #include "core/host/machine.h"
 #include "lockstep/error.h"
 
@@ -52,7 +53,7 @@ RunLock::RunLock(const std::string& folder, const std::string& name) : file_(fol
       const std::string holder = read_start(descriptor_);
       ::close(descriptor_);
       throw EnvironmentError(fmt::format("another run works in {}: {}",
-                                         folder,
+                                         as_written(folder),
                                          holder.empty() ? "its lock does not say which" : holder),
                              "wait for it or end it, or choose another --out");
     }
@@ -72,9 +73,10 @@ void RunLock::open_file() {
   } while (descriptor_ < 0 && errno == EINTR);
   if (descriptor_ >= 0) return;
   const int error = errno;
-  throw EnvironmentError(fmt::format("{}: cannot be created: {}", file_, std::strerror(error)),
-                         error == ELOOP ? "a symbolic link is not written through: remove it"
-                                        : "choose a writable place with --out DIR");
+  throw EnvironmentError(
+      fmt::format("{}: cannot be created: {}", as_written(file_), std::strerror(error)),
+      error == ELOOP ? "a symbolic link is not written through: remove it"
+                     : "choose a writable place with --out DIR");
 }
 
 // A refused start removes the file that it has locked: a lock on that one locks no process out.

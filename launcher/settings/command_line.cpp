@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "launcher/settings/flag_synonyms.h"
 #include "launcher/settings/help_format.h"
 #include "lockstep/error.h"
@@ -46,12 +47,13 @@ void refuse_empty_paths(const CLI::App& app) {
   const std::string first = rest.empty() ? std::string() : rest.front();
   const std::size_t dashes = first.starts_with("--") ? 2 : 1;
   if (!first.starts_with("-") || first.size() <= dashes)
-    throw ConfigError(fmt::format("{}unexpected argument '{}'", prefix, first),
+    throw ConfigError(fmt::format("{}unexpected argument '{}'", prefix, as_written(first)),
                       "flags have the form --name value or --name=value");
   const std::string name = first.substr(dashes, first.find('=') - dashes);
   const std::string hint = flag_hint(app, name, "--");
-  throw ConfigError(fmt::format("{}unknown flag {}", prefix, first.substr(0, first.find('='))),
-                    hint.empty() ? all_flags : hint);
+  throw ConfigError(
+      fmt::format("{}unknown flag {}", prefix, as_written(first.substr(0, first.find('=')))),
+      hint.empty() ? all_flags : hint);
 }
 
 }  // namespace
@@ -79,9 +81,9 @@ std::string parse_with_own_policies(CLI::App& app,
   } catch (const CLI::ExtrasError&) {
     unexpected_argument(app, all_flags);
   } catch (const CLI::FileError& error) {  // it was there a moment ago
-    throw DataError(prefix_of(app) + error.what(), read_hint(EIO));
+    throw DataError(prefix_of(app) + as_written(error.what()), read_hint(EIO));
   } catch (const CLI::Error& error) {
-    throw ConfigError(prefix_of(app) + error.what(), all_flags);
+    throw ConfigError(prefix_of(app) + as_written(error.what()), all_flags);
   }
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/data/input_file.h"
 #include "launcher/settings/flag_synonyms.h"
 #include "launcher/settings/flag_values.h"
@@ -14,24 +15,33 @@
 namespace lockstep {
 namespace {
 
-std::string text_of(const std::string& file) {
-  LOCKSTEP_CHECK(is_there(file), ConfigError, "--config {}: no such file", file);
-  LOCKSTEP_CHECK(is_file(file), ConfigError, "--config {}: not a readable file", file);
+/// As messages name the file: by its flag only where the user gave that.
+std::string name_of(const std::string& file, ConfigSource source) {
+  return source == ConfigSource::typed ? "--config " + file : file;
+}
+
+std::string read_whole(const std::string& file, const std::string& name) {
+  LOCKSTEP_CHECK(is_there(file), ConfigError, "{}: no such file", as_written(name));
+  LOCKSTEP_CHECK(is_file(file), ConfigError, "{}: not a readable file", as_written(name));
   constexpr std::uint64_t kMaxBytes = 1 << 20;
   LOCKSTEP_CHECK(data::input_file_size(file, "") <= kMaxBytes,
                  ConfigError,
-                 "--config {}: more than {} bytes, too large for a configuration file",
-                 file,
+                 "{}: more than {} bytes, too large for a configuration file",
+                 as_written(name),
                  kMaxBytes);
   return data::read_text_file(file, "");
 }
 
-[[noreturn]] void unknown_key(const CLI::App& app, const std::string& key) {
+/// `place`: of the key in the file.
+[[noreturn]] void unknown_key(const CLI::App& app,
+                              const std::string& key,
+                              const std::string& place) {
   if (key == "config")
-    throw ConfigError("the --config file has the key config, which belongs to the command line",
-                      "take it out: one file has all settings");
+    throw ConfigError(
+        fmt::format("{}: the key config belongs to the command line", as_written(place)),
+        "take it out: one file has all settings");
   const std::string hint = flag_hint(app, key, "");
-  throw ConfigError(fmt::format("unknown key {} in the --config file", key),
+  throw ConfigError(fmt::format("{}: unknown key {}", as_written(place), as_written(key)),
                     hint.empty() ? "lockstep train --help lists all flags" : hint);
 }
 
@@ -72,19 +82,21 @@ std::string read_config_file(const std::string& file,
                              ConfigSource source,
                              const CLI::App& app,
                              GivenSettings& given) {
-  std::vector<TomlEntry> entries = read_toml(text_of(file), "--config " + file);
+  const std::string name = name_of(file, source);
+  std::vector<TomlEntry> entries = read_toml(read_whole(file, name), name);
   const std::string folder = take_working_folder(entries);
   std::string data;
   for (TomlEntry& entry : entries) {
-    for (const std::string& value : entry.values) keep_user_text(value);
+    const std::string place = fmt::format("{}, line {}", name, entry.line);
     const Setting* const setting = find_setting(entry.key);
-    if (setting == nullptr) unknown_key(app, entry.key);
+    if (setting == nullptr) unknown_key(app, entry.key, place);
     if (entry.key == "data") data = entry.values.back();
     if (given.has(entry.key)) continue;
     const bool is_path = setting->type.ends_with("DIR");
     LOCKSTEP_CHECK(!is_path || !entry.values.back().empty(),
                    ConfigError,
-                   "--{} is empty in the --config file: expected {}",
+                   "{}: {} is empty, expected {}",
+                   as_written(place),
                    entry.key,
                    setting->type);
     if (setting->commas) entry.values = split_at_commas(entry.values);
@@ -93,7 +105,7 @@ std::string read_config_file(const std::string& file,
     if (entry.key == "data") entry.values.back() = data_found_from(folder, data);
     if (entry.key == "init") entry.values.back() = file_found_from(folder, entry.values.back());
     given.ranks_from_run |= source != ConfigSource::typed && entry.key == "ranks";
-    given.set(entry.key, std::move(entry.values), SettingSource::file);
+    given.set(entry.key, std::move(entry.values), SettingSource::file, place);
   }
   return data;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 
 namespace lockstep {
@@ -34,7 +35,7 @@ std::function<std::string(std::string&)> whole_number_check(const std::string& f
                    ConfigError,
                    "{} is '{}', expected {}a whole number from {} to {}",
                    flag,
-                   text,
+                   as_written(text),
                    word.empty() ? "" : fmt::format("'{}' or ", word),
                    least,
                    most);
@@ -72,7 +73,7 @@ CLI::Validator real_number_or(const std::string& flag,
         if (valid) return std::string();
         throw ConfigError(fmt::format("{} is '{}', expected {}a number from {} to {}",
                                       flag,
-                                      text,
+                                      as_written(text),
                                       word.empty() ? "" : fmt::format("'{}' or ", word),
                                       least,
                                       most));
@@ -109,8 +110,9 @@ CLI::Validator byte_size(const std::string& flag) {
   return CLI::Validator(
       [=](std::string& text) {
         if (parse_bytes(text)) return std::string();
-        throw ConfigError(fmt::format("{} is '{}', expected none or a number of bytes", flag, text),
-                          fmt::format("for example {} 512MiB or {} 16GiB", flag, flag));
+        throw ConfigError(
+            fmt::format("{} is '{}', expected none or a number of bytes", flag, as_written(text)),
+            fmt::format("for example {} 512MiB or {} 16GiB", flag, flag));
       },
       "");
 }
@@ -144,8 +146,9 @@ CLI::Validator interval(const std::string& flag) {
       [=](std::string& text) {
         if (parse_interval(text)) return std::string();
         throw ConfigError(
-            fmt::format(
-                "{} is '{}', expected a number of steps, seconds, minutes or hours", flag, text),
+            fmt::format("{} is '{}', expected a number of steps, seconds, minutes or hours",
+                        flag,
+                        as_written(text)),
             fmt::format("for example {0} 500, {0} 90s, {0} 10m, {0} 1h, or {0} 0 for never", flag));
       },
       "");
@@ -159,7 +162,7 @@ CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> wor
         if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
         const std::string best = nearest(text, words);
         throw ConfigError(
-            fmt::format("{} is '{}', expected {}", flag, text, list_of(words)),
+            fmt::format("{} is '{}', expected {}", flag, as_written(text), list_of(words)),
             best.empty() ? std::string() : fmt::format("did you mean {} {}?", flag, best));
       },
       "");
@@ -182,7 +185,7 @@ bool to_bool(const std::string& flag, const std::string& text) {
   const std::string word = CLI::detail::to_lower(text);
   if (std::ranges::find(kTrue, word) != std::end(kTrue)) return true;
   if (std::ranges::find(kFalse, word) != std::end(kFalse)) return false;
-  throw ConfigError(fmt::format("{} is '{}', expected true or false", flag, text));
+  throw ConfigError(fmt::format("{} is '{}', expected true or false", flag, as_written(text)));
 }
 
 std::string list_of(const std::vector<std::string_view>& words) {

@@ -26,10 +26,11 @@ class GivenSettings {
   struct Value {
     Texts texts;
     SettingSource source;
+    std::string place = {};  ///< of a file: "--config v.toml, line 3"
   };
 
-  void set(const std::string& name, Texts texts, SettingSource source) {
-    values_[name] = {std::move(texts), source};
+  void set(const std::string& name, Texts texts, SettingSource source, std::string place = {}) {
+    values_[name] = {std::move(texts), source, std::move(place)};
   }
   void drop(std::string_view name);
   bool has(std::string_view name) const { return values_.contains(name); }

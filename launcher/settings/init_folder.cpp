@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
 #include "core/nn/gpt.h"
@@ -119,8 +120,8 @@ void derive(const OfFolder& setting, const std::string& file, GivenSettings& giv
     throw ConfigError(
         fmt::format("--{} {} contradicts {}, where {} is {}",
                     setting.name,
-                    text,
-                    file,
+                    as_written(text),
+                    as_written(file),
                     setting.key,
                     setting.text),
         fmt::format("leave --{} out, or --init names the file with the weights", setting.name));
@@ -145,8 +146,8 @@ void expect_preset(const std::string& model,
                  ConfigError,
                  "--model {} contradicts {}: a gpt of {} layers, {} heads, width {}, {} positions, "
                  "tied head {}, gelu {}",
-                 model,
-                 file,
+                 as_written(model),
+                 as_written(file),
                  b.layers,
                  b.heads,
                  b.width,

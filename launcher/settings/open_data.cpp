@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
 
@@ -72,7 +73,7 @@ data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* tr
     std::error_code ignored;
     const std::string path = flags.data.substr(flags.data.find(':') + 1);
     if (std::filesystem::exists(path, ignored)) throw;
-    throw DataError(error.what(),
+    throw DataError(as_written(error.what()),
                     fmt::format("the run's config.toml names it: --data {}:PATH says where it "
                                 "lies now",
                                 source_kind(flags.data)));

@@ -2,11 +2,14 @@
 #include "launcher/settings/read_settings.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
 #include "launcher/settings/default_recipe.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/resolve_settings.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -34,6 +37,18 @@ bool yields(const Setting& setting,
          to_whole_number(text) > to_whole_number(given.text("global-batch"));
 }
 
+/// An error about a value of a file says where it stands there.
+void set_value(const Setting& setting, const GivenSettings::Value& value, TrainFlags& flags) {
+  try {
+    expect_applies(setting, flags, value.texts.back());
+    setting.set(flags, value.texts);
+  } catch (const ConfigError& error) {
+    if (value.place.empty()) throw;
+    throw ConfigError(as_written(fmt::format("{}: {}", value.place, error.what())),
+                      as_written(error.hint()));
+  }
+}
+
 }  // namespace
 
 TrainFlags read_settings(const GivenSettings& all, const std::string& data_of_file) {
@@ -53,8 +68,7 @@ TrainFlags read_settings(const GivenSettings& all, const std::string& data_of_fi
       if (overruled) {
         given.drop(setting.name);
       } else {
-        expect_applies(setting, flags, text);
-        setting.set(flags, value->texts);
+        set_value(setting, *value, flags);
       }
     }
     if (setting.name == "model")

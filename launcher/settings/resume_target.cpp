@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
@@ -90,7 +91,8 @@ std::optional<data::Preprocessing> record_of_run(const std::string& resume,
 void resolve_resume(TrainFlags& flags) {
   fs::path named = fs::path(flags.resume).lexically_normal();
   if (!named.has_filename()) named = named.parent_path();  // a slash at the end
-  LOCKSTEP_CHECK(is_folder(named), ConfigError, "--resume {}: no such folder", flags.resume);
+  LOCKSTEP_CHECK(
+      is_folder(named), ConfigError, "--resume {}: no such folder", as_written(flags.resume));
   fs::path run = named;
   if (is_there(named / "manifest.json")) {
     const fs::path folder = fs::absolute(named).parent_path();
@@ -101,7 +103,7 @@ void resolve_resume(TrainFlags& flags) {
       ConfigError,
       "--resume {}: this checkpoint lies in no run's folder: say with --out where the run "
       "resumes",
-      flags.resume);
+      as_written(flags.resume));
   if (flags.out.empty()) flags.out = run.string();
   std::error_code error;
   flags.continues = !run.empty() && fs::equivalent(run, flags.out, error);

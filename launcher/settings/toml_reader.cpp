@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "core/base/parameter_names.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -48,9 +49,10 @@ class TomlReader {
   TomlEntry read_entry() {
     if (rest_[0] == '[') {
       throw ConfigError(place() + "sections have no meaning here: keys stand alone",
-                        "remove the line " + std::string(rest_.substr(0, rest_.find('\n'))));
+                        "remove the line " + as_written(rest_.substr(0, rest_.find('\n'))));
     }
     TomlEntry entry;
+    entry.line = line_;
     entry.key = read_text("a key");
     skip_blanks();
     if (!take('=')) fail(fmt::format("expected '=' after {}", entry.key));
@@ -146,7 +148,7 @@ class TomlReader {
     }
   }
 
-  std::string place() const { return fmt::format("{}, line {}: ", file_, line_); }
+  std::string place() const { return fmt::format("{}, line {}: ", as_written(file_), line_); }
   [[noreturn]] void fail(const std::string& message) {
     throw ConfigError(place() + message, "lines have the form: key = value, without the dashes");
   }

@@ -11,6 +11,7 @@ namespace lockstep {
 struct TomlEntry {
   std::string key;
   std::vector<std::string> values;
+  int line = 0;  ///< on which it begins, from 1
 };
 
 /// Reads the part of TOML that flags need: `key = value` with strings (basic and literal), numbers,

@@ -171,6 +171,14 @@ std::int64_t default_micro_batch(std::int64_t global_batch) {
   return (global_batch - 1) / std::int64_t(parts) + 1;
 }
 
+void expect_whole_batch(std::int64_t global_batch, std::int64_t training_samples) {
+  LOCKSTEP_CHECK(global_batch <= training_samples,
+                 ConfigError,
+                 "`global_batch` {} is larger than the {} training samples",
+                 global_batch,
+                 training_samples);
+}
+
 std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
                                      std::int64_t training_samples,
                                      std::int64_t validation_samples) {

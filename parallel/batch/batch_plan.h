@@ -28,6 +28,9 @@ BatchPlan plan_batch(const TrainOptions& options, int ranks);
 /// The same for searches: nothing where plan_batch() throws.
 std::optional<BatchPlan> try_plan_batch(const TrainOptions& options, int ranks);
 
+/// Throws ConfigError where a global batch is larger than the training data.
+void expect_whole_batch(std::int64_t global_batch, std::int64_t training_samples);
+
 /// Sizes of the short last micro-batches: of a global batch, of an epoch's last batch, and of the
 /// evaluation of `validation_samples` (0: there is none).
 std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,

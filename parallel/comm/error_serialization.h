@@ -16,8 +16,7 @@ nlohmann::json serialize_error(const std::exception_ptr& error);
 std::string serialized_error_text(const nlohmann::json& serialized);
 
 /// Throws what serialize_error() has serialized: Error with its code and parameters, or
-/// OutOfMemory. `before`
-/// stands in front of the message: "on rank 3: ".
+/// OutOfMemory. `before` stands in front of the message: "on rank 3: ".
 [[noreturn]] void throw_serialized_error(const nlohmann::json& serialized,
                                          const std::string& before = {});
 

@@ -140,7 +140,7 @@ class GradientExchange::State {
   }
 
   int bucket_count() const { return int(buckets_.size()); }
-  std::size_t pending_sum_bytes() const { return sums_.bytes(); }
+  std::size_t partial_sum_bytes() const { return sums_.bytes(); }
   std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
   SentBytes sent() const {
     SentBytes sum = bytes_replayed_;
@@ -272,7 +272,7 @@ void GradientExchange::undo_capture(const ShardPlace& place, const SentBytes& se
   state_->undo_capture(place, sent);
 }
 int GradientExchange::bucket_count() const { return state_->bucket_count(); }
-std::size_t GradientExchange::pending_sum_bytes() const { return state_->pending_sum_bytes(); }
+std::size_t GradientExchange::partial_sum_bytes() const { return state_->partial_sum_bytes(); }
 std::size_t GradientExchange::communication_bytes() const { return state_->communication_bytes(); }
 SentBytes GradientExchange::sent() const { return state_->sent(); }
 double GradientExchange::exposed_seconds() const { return state_->exposed_seconds(); }

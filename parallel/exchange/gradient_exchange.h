@@ -84,7 +84,7 @@ class GradientExchange {
   void finish_bucket(int bucket);
 
   int bucket_count() const;
-  std::size_t pending_sum_bytes() const;
+  std::size_t partial_sum_bytes() const;
   std::size_t communication_bytes() const;
   /// Since construction.
   SentBytes sent() const;

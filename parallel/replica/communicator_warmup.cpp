@@ -132,7 +132,7 @@ class WarmupExchange {
                      context.rank());
   }
   std::uint64_t bytes() const {
-    return gradients_->bytes() + exchange_.pending_sum_bytes() + exchange_.communication_bytes();
+    return gradients_->bytes() + exchange_.partial_sum_bytes() + exchange_.communication_bytes();
   }
 
  private:

@@ -182,7 +182,7 @@ MemoryTable tabulate(const CompiledPrograms& programs,
   table[parameters] = buffers.parameters->bytes();
   table[gradients] = buffers.gradients->bytes();
   table[optimizer_state] = parts.optimizer.state_bytes();
-  table[partial_sums] = parts.pending_sum_bytes();
+  table[partial_sums] = parts.partial_sum_bytes();
   table[packed_copies] = packed.bytes();
   table[workspace] = sum_of(live, ArenaUse::workspace);
   table[input] = sum_of(live, ArenaUse::input);

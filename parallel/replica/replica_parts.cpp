@@ -66,8 +66,8 @@ ReplicaParts::ReplicaParts(Backend& backend,
       counters(backend, kHeldMicroBatches),
       h2d_staging(backend, graph, kHeldMicroBatches) {}
 
-std::uint64_t ReplicaParts::pending_sum_bytes() const {
-  return exchange.pending_sum_bytes() + evaluation_exchange.pending_sum_bytes();
+std::uint64_t ReplicaParts::partial_sum_bytes() const {
+  return exchange.partial_sum_bytes() + evaluation_exchange.partial_sum_bytes();
 }
 
 std::uint64_t ReplicaParts::communication_bytes() const {
@@ -86,7 +86,7 @@ std::uint64_t exchange_memory(const Graph& graph,
   const auto flat = nothing.allocate(std::size_t(space.elems) * sizeof(float), "parameters");
   const ReplicaParts parts(
       nothing, alone, graph, space, flat->as<float>(), flat->as<float>(), nullptr, options, batch);
-  return parts.pending_sum_bytes() + parts.communication_bytes();
+  return parts.partial_sum_bytes() + parts.communication_bytes();
 }
 
 Schedule training_schedule(const BatchPlan& batch, std::int64_t samples, int rank) {

@@ -58,13 +58,13 @@ struct ReplicaParts {
                const TrainOptions& options,
                const BatchPlan& batch);
 
-  std::uint64_t pending_sum_bytes() const;
+  std::uint64_t partial_sum_bytes() const;
   /// Buffers of both exchanges, of micro-batches that are copied to the device, and of step results
   /// and norms that are copied to the host.
   std::uint64_t communication_bytes() const;
 };
 
-/// pending_sum_bytes() and communication_bytes() of rank 0, which has the max, on such a device.
+/// partial_sum_bytes() and communication_bytes() of rank 0, which has the max, on such a device.
 std::uint64_t exchange_memory(const Graph& graph,
                               const FlatSpace& space,
                               const TrainOptions& options,

@@ -2,19 +2,16 @@
 #include "parallel/session/error_report.h"
 
 #include <chrono>
-#include <filesystem>
 #include <fmt/format.h>
-#include <new>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
-#include "core/base/file_kind.h"
-#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/host/machine.h"
 #include "lockstep/error.h"
+#include "parallel/comm/exception_text.h"
 #include "parallel/session/explained_out_of_memory.h"
-#include "parallel/session/failed_allocation.h"
 #include "parallel/session/fault_log.h"
 #include "parallel/session/rank_discovery.h"
 
@@ -26,32 +23,19 @@ constexpr std::chrono::seconds kLauncherEndsOthers{3};
 }  // namespace
 
 ErrorReport describe(const std::exception_ptr& error) {
+  ExceptionText text = text_of(error);
+  ErrorReport report{std::move(text.message), std::move(text.hint), int(text.code)};
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    const auto* const faulting_rank = dynamic_cast<const FaultingRank*>(&e);
-    const auto* const explained = dynamic_cast<const ExplainedOutOfMemory*>(&e);
-    return {e.what(),
-            e.hint(),
-            int(e.exit_code()),
-            faulting_rank ? *faulting_rank : FaultingRank{},
-            explained ? explained->details() : std::string()};
-  } catch (const std::bad_alloc&) {
-    // The numbers in the hint: ranks that meet the same error in other numbers say it once.
-    return {"out of memory on the host",
-            name_parameters("use a smaller `micro_batch` or fewer ranks a host") +
-                failed_allocation_text(),
-            4};
-  } catch (const std::filesystem::filesystem_error& e) {
-    return {e.path1().empty() ? std::string(e.what())
-                              : fmt::format("{}: {}", e.path1().string(), e.code().message()),
-            read_hint(e.code().value()),
-            int(ExitCode::environment)};
-  } catch (const std::exception& e) {
-    return {e.what(), {}, 1};
+    if (const auto* const faulting_rank = dynamic_cast<const FaultingRank*>(&e))
+      report.faulting_rank = *faulting_rank;
+    if (const auto* const explained = dynamic_cast<const ExplainedOutOfMemory*>(&e))
+      report.details = explained->details();
   } catch (...) {
-    return {"unknown exception", "please report this", 1};
+    return report;
   }
+  return report;
 }
 
 FaultRecord to_record(const ErrorReport& error, int rank, const PositionNote& position) {

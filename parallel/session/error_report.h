@@ -20,7 +20,7 @@ struct ErrorReport {
   std::string details = {};  ///< whole lines
 };
 
-/// lockstep::Error keeps its code, std::bad_alloc is 4 (out of memory), everything else 1.
+/// text_of() any exception, with what a FaultingRank or an ExplainedOutOfMemory has besides.
 ErrorReport describe(const std::exception_ptr& error);
 
 /// `error` as the record of a process that stands at `position`; of where, only what is known: a

@@ -13,6 +13,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/io/checkpoint_names.h"
 #include "core/optim/optimizer.h"
 #include "parallel/batch/run_settings.h"
@@ -47,7 +48,7 @@ void refuse_newer(const fs::path& chosen, std::int64_t step, const fs::path& fol
     if (other > step) newer.push_back(io::checkpoint_name(other));
   if (!newer.empty())
     throw ConfigError(fmt::format("{} holds newer checkpoints, which this run would write over: {}",
-                                  folder.string(),
+                                  as_written(folder.string()),
                                   fmt::join(newer, ", ")),
                       "choose another `out` for a run that branches off here, or move them away");
 }
@@ -86,13 +87,13 @@ json look(const CheckpointOptions& options) {
             {"passed_over", skipped_checkpoints}};
   if (!skipped_checkpoints.empty())
     throw DataError(fmt::format("{}: no checkpoint is whole: {}",
-                                folder.string(),
+                                as_written(folder.string()),
                                 fmt::join(skipped_checkpoints, "; ")),
                     "to start from the beginning, move them away or choose another `out`");
   LOCKSTEP_CHECK(options.resume == "auto",
                  DataError,
                  "{} is neither a checkpoint nor a run that has one",
-                 options.resume);
+                 as_written(options.resume));
   return json::object();
 }
 
@@ -114,7 +115,7 @@ void expect_digest(const fs::path& checkpoint, const std::string& digest) {
   }
   if (seen != digest)
     throw EnvironmentError(
-        fmt::format("{} is not the checkpoint that rank 0 sees", checkpoint.string()),
+        fmt::format("{} is not the checkpoint that rank 0 sees", as_written(checkpoint.string())),
         "the run's folder must lie on a file system that all nodes share");
 }
 

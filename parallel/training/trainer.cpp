@@ -13,6 +13,7 @@
 #include "core/io/preprocessing_file.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/batch/run_settings.h"
 #include "parallel/batch/training_feed.h"
@@ -54,11 +55,7 @@ class Trainer::State {
                    "data: there is nothing to train on");
     options_.checkpoint.texts[io::kPreprocessingFile] = io::to_json(data.train->preprocessing());
     const std::int64_t size = data.train->size();
-    LOCKSTEP_CHECK(options_.global_batch <= size,
-                   ConfigError,
-                   "`global_batch` {} is larger than the {} training samples",
-                   options_.global_batch,
-                   size);
+    expect_whole_batch(options_.global_batch, size);
     steps_ = total_steps(options_, size);
     schedule_ = over_run(options_.lr_schedule, steps_);
     // Before anything collective is built: ranks with other settings would wait in other places.

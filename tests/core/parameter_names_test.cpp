@@ -32,6 +32,18 @@ TEST(ParameterNames, OtherBackticksStay) {
   EXPECT_EQ(name_parameters("a ` and `lr`"), "a ` and --lr");
 }
 
+TEST(ParameterNames, AQuotedTextStaysAsItWasWritten) {
+  const auto said = [](const std::string& text) {
+    return name_parameters("`lr`: '" + as_written(text) + "', `lr`");
+  };
+  const std::string texts[] = {"", "`lr`", "x`lr`y", "`", "``lr``", "\x1a`lr`", "`steps"};
+  for (const std::string& text : texts) EXPECT_EQ(said(text), "`lr`: '" + text + "', `lr`");
+  const FlagStyle style;
+  for (const std::string& text : texts) EXPECT_EQ(said(text), "--lr: '" + text + "', --lr");
+  const ConfigError error("`lr`: '" + as_written("`steps`") + "'");
+  EXPECT_THAT(error.parameters(), ::testing::ElementsAre("lr"));
+}
+
 TEST(ParameterNames, AnErrorListsThoseThatItNames) {
   const ConfigError error("`micro_batch` 9 is larger than `global_batch` 8", "lower `micro_batch`");
   EXPECT_THAT(error.parameters(), ::testing::ElementsAre("micro_batch", "global_batch"));

@@ -15,6 +15,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class TomlFile {
  public:
@@ -75,6 +76,33 @@ TEST(ConfigFile, ConfigurationFileIsChecked) {
   EXPECT_THAT(flag_error({"--config", misspelt.path()}), HasSubstr("did you mean momentum?"));
   EXPECT_THAT(flag_error({"--config", "/nowhere/x.toml"}), HasSubstr("no such file"));
   EXPECT_THAT(flag_error({"--config", testing::TempDir()}), HasSubstr("not a readable file"));
+}
+
+TEST(ConfigFile, ARefusedValueNamesItsFileAndLine) {
+  const TomlFile wrong("# a comment\nlr = abc\n");
+  const std::string named = "--config " + wrong.path() + ", line 2";
+  EXPECT_THAT(flag_error({"--config", wrong.path()}),
+              AllOf(HasSubstr(named), HasSubstr("--lr"), HasSubstr("abc")));
+  EXPECT_THAT(flag_error({"--lr=abc"}), Not(HasSubstr("line")));
+  const TomlFile out_of_place("model = 'mlp'\noptimizer = 'adamw'\nmomentum = 0.5\n");
+  EXPECT_THAT(flag_error({"--config", out_of_place.path()}),
+              AllOf(HasSubstr(out_of_place.path() + ", line 3"), HasSubstr("--momentum")));
+  const TomlFile empty("out = ''\n");
+  EXPECT_THAT(flag_error({"--config", empty.path()}), HasSubstr(empty.path() + ", line 1"));
+}
+
+// A run that is resumed, or whose weights are used: nobody has typed --config.
+TEST(ConfigFile, AFileThatNobodyNamedIsNamedWithoutItsFlag) {
+  for (const char* text : {"lr = abc\n", "lr = \n", "momentun = 1\n", "out = ''\n"}) {
+    const TomlFile wrong(text);
+    try {
+      parse_saved_flags(wrong.path(), {});
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(wrong.path()), Not(HasSubstr("--config"))));
+    }
+    EXPECT_THAT(flag_error({"--config", wrong.path()}), HasSubstr("--config " + wrong.path()));
+  }
 }
 
 TEST(ConfigFile, WrittenConfigurationRepeatsTheRun) {

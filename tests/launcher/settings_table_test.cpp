@@ -10,6 +10,7 @@
 #include "launcher/settings/flags.h"
 #include "launcher/settings/table/setting.h"
 #include "lockstep/sources.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/batch/run_settings.h"
 #include "tests/launcher/flag_errors.h"
 #include "tests/launcher/flag_names.h"
@@ -170,12 +171,19 @@ TEST(SettingsTable, AHyperParameterHasTheRangeOfTheChosenOptimizer) {
   }
 }
 
-TEST(SettingsTable, AMessageQuotesAUsersBackticks) {
-  EXPECT_EQ(flag_of_parameter("check_replicas_every"), "--check-replicas-every");
-  keep_user_text("my `check_replicas_every` model");
-  EXPECT_EQ(flag_of_parameter("check_replicas_every"), "");
-  const ConfigError error("unknown model 'my `check_replicas_every` model', see `model`");
-  EXPECT_STREQ(error.what(), "unknown model 'my `check_replicas_every` model', see --model");
+TEST(SettingsTable, AMessageQuotesAUsersBackticksAndNamesItsFlags) {
+  EXPECT_EQ(flag_of_parameter("accumulation"), "--accumulation");
+  EXPECT_THAT(flag_error({"--model=my `accumulation` model"}),
+              ::testing::HasSubstr("'my `accumulation` model'"));
+  const TrainFlags flags =
+      parse_train_flags({"--accumulation=3", "--global-batch=256", "--out=x`accumulation`"});
+  EXPECT_EQ(flags.out, "x`accumulation`");
+  try {
+    plan_batch(flags.options, 1);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("--accumulation 3"));
+  }
 }
 
 // What a resumed run is refused for is told by the flag that changed it.

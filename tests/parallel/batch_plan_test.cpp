@@ -47,6 +47,17 @@ TEST(BatchPlan, ContradictionNamesAllNumbers) {
     EXPECT_THAT(r.message, HasSubstr(number));
 }
 
+TEST(BatchPlan, AGlobalBatchIsNoLargerThanTheTrainingData) {
+  expect_whole_batch(64, 64);
+  try {
+    expect_whole_batch(65, 64);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.parameters(), ::testing::ElementsAre("global_batch"));
+    for (const char* number : {"65", "64"}) EXPECT_THAT(error.what(), HasSubstr(number));
+  }
+}
+
 TEST(BatchPlan, HugeNumbersAreRefusedNotOverflowed) {
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max() / 2;
   EXPECT_THAT(refusal_of({.global_batch = 64, .accumulation = huge}, 4).message,

@@ -53,6 +53,13 @@ TEST(ToldError, KeepsItsParametersInTheStyleOfATool) {
   set_parameter_style(nullptr);
 }
 
+TEST(ToldError, QuotesAUsersBackticks) {
+  set_parameter_style([](std::string_view name) { return "--" + std::string(name); });
+  const Thrown thrown = thrown_after(ConfigError("`out` " + as_written("`lr`"), ""));
+  set_parameter_style(nullptr);
+  EXPECT_EQ(thrown.message, "--out `lr`");
+}
+
 TEST(ToldError, OfAFileSystemNamesTheFile) {
   const auto code = std::make_error_code(std::errc::no_space_on_device);
   const Thrown thrown = thrown_after(std::filesystem::filesystem_error("write", "runs/x", code));
@@ -65,6 +72,20 @@ TEST(ToldError, StaysOneOfMemory) {
   const Thrown host = thrown_after(std::bad_alloc());
   EXPECT_TRUE(host.is_out_of_memory);
   EXPECT_EQ(host.message, "out of memory on the host");
+  EXPECT_NE(host.hint.find("`micro_batch`"), std::string::npos) << host.hint;
+}
+
+TEST(ToldError, OfAFileSystemWithoutAPathSaysWhatWasTried) {
+  const auto code = std::make_error_code(std::errc::no_space_on_device);
+  const Thrown thrown = thrown_after(std::filesystem::filesystem_error("current folder", code));
+  EXPECT_NE(thrown.message.find("current folder"), std::string::npos) << thrown.message;
+  EXPECT_EQ(thrown.code, ExitCode::environment);
+}
+
+TEST(ToldError, CanBeNoException) {
+  const Thrown thrown = thrown_after(7);
+  EXPECT_FALSE(thrown.message.empty());
+  EXPECT_EQ(thrown.code, ExitCode::error);
 }
 
 TEST(ToldError, OfALibraryHasTheGeneralCode) {

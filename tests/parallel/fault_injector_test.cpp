@@ -13,7 +13,7 @@ namespace {
 std::string place_of_throw(const std::string& plan, int rank) {
   Position position;
   std::vector<std::string> told;
-  FaultInjector player(parse_fault_plan(plan), rank, position, [&](const std::string& what) {
+  FaultInjector injector(parse_fault_plan(plan), rank, position, [&](const std::string& what) {
     told.push_back(what);
   });
   try {
@@ -44,7 +44,7 @@ TEST(FaultInjector, PlaysAtItsPlace) {
 
 TEST(FaultInjector, HandsOutWhatItsHooksAskForOnce) {
   Position position;
-  FaultInjector player(
+  FaultInjector injector(
       parse_fault_plan("rank=0,step=2,do=skip-bucket;rank=0,step=2,do=nan:a;rank=1,do=flip-weight"),
       0,
       position,
@@ -54,9 +54,9 @@ TEST(FaultInjector, HandsOutWhatItsHooksAskForOnce) {
   EXPECT_NE(take_fault(FaultKind::skip_bucket), nullptr);
   EXPECT_EQ(take_fault(FaultKind::skip_bucket), nullptr) << "played twice";
   EXPECT_EQ(take_fault(FaultKind::flip_weight), nullptr) << "of another rank";
-  EXPECT_NE(player.take(FaultKind::nan, 2), nullptr);
-  EXPECT_NE(player.take(FaultKind::nan, 2), nullptr) << "a replay does not meet it";
-  EXPECT_EQ(player.take(FaultKind::nan, 3), nullptr);
+  EXPECT_NE(injector.take(FaultKind::nan, 2), nullptr);
+  EXPECT_NE(injector.take(FaultKind::nan, 2), nullptr) << "a replay does not meet it";
+  EXPECT_EQ(injector.take(FaultKind::nan, 3), nullptr);
 }
 
 TEST(FaultInjector, ThereIsNoneWithoutAPlan) {

@@ -156,7 +156,7 @@ TEST(GradientExchange, ReservesEverythingBeforeTheFirstStep) {
                world.rank(),
                samples);
     EXPECT_EQ(backend.allocations(), allocations);
-    EXPECT_GE(backend.bytes_alive(), exchange.pending_sum_bytes() + exchange.communication_bytes());
+    EXPECT_GE(backend.bytes_alive(), exchange.partial_sum_bytes() + exchange.communication_bytes());
   }
 }
 
@@ -176,7 +176,7 @@ TEST(GradientExchange, AlignedShardsCostTheBytesOfARingAllReduce) {
            0);
   EXPECT_EQ(exchange.bytes_sent(),
             std::uint64_t(2 * (world.size() - 1) * elems / world.size()) * sizeof(float));
-  EXPECT_EQ(exchange.pending_sum_bytes(), 0u);
+  EXPECT_EQ(exchange.partial_sum_bytes(), 0u);
 }
 
 TEST(GradientExchange, OneShardAloneTouchesNothing) {

@@ -208,7 +208,7 @@ TEST(TwoLevelExchange, NeedsTheMemoryOfOneLevel) {
     GradientExchange exchange(
         backend, claimed, Reduction::reproducible, fake.buckets(), gradients.data(), most);
     EXPECT_EQ(exchange.communication_bytes(), plan.communication_bytes());
-    EXPECT_EQ(exchange.pending_sum_bytes(), plan.pending_sum_bytes());
+    EXPECT_EQ(exchange.partial_sum_bytes(), plan.partial_sum_bytes());
     const int allocations = backend.allocations();
     for (int shards = 1; shards <= most; ++shards)
       run_step(exchange, gradients, fake, shards_on_all(shards), claimed.rank(), shards);

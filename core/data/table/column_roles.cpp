@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "core/base/utf8.h"
 #include "core/data/table/cell.h"
@@ -31,9 +32,11 @@ std::size_t chosen_column(const RowReader& table, const std::string& text, const
   const auto found = std::find(header.begin(), header.end(), text);
   if (found != header.end()) {
     if (std::find(found + 1, header.end(), text) != header.end())
-      throw ConfigError(
-          fmt::format("{}: {} '{}' names more than one column", table.name(), option, text),
-          "give the column's index, counted from 1");
+      throw ConfigError(fmt::format("{}: {} '{}' names more than one column",
+                                    as_written(table.name()),
+                                    option,
+                                    as_written(text)),
+                        "give the column's index, counted from 1");
     return std::size_t(found - header.begin());
   }
   std::int64_t number = 0;
@@ -43,8 +46,10 @@ std::size_t chosen_column(const RowReader& table, const std::string& text, const
     if (number >= 1 && number <= columns) return std::size_t(number - 1);
     if (number < 0 && number >= -columns) return std::size_t(columns + number);
   }
-  throw ConfigError(fmt::format("{}: {} '{}': no such column", table.name(), option, text),
-                    nearest_column(text, header));
+  throw ConfigError(
+      fmt::format(
+          "{}: {} '{}': no such column", as_written(table.name()), option, as_written(text)),
+      nearest_column(text, header));
 }
 
 /// Which option took a column; empty: none.

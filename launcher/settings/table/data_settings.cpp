@@ -2,6 +2,7 @@
 #include <cctype>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/image.h"
 #include "launcher/settings/table/settings_table.h"
 #include "lockstep/loader.h"
@@ -25,7 +26,7 @@ char to_separator(const std::string& text) {
       text.size() == 1 && (c == '\t' || (std::ispunct(static_cast<unsigned char>(c)) && !taken)),
       ConfigError,
       "--separator '{}': expected auto, tab or one character as , ; or |",
-      text);
+      as_written(text));
   return c;
 }
 

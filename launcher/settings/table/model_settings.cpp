@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "core/nn/gpt.h"
 #include "launcher/settings/table/settings_table.h"
@@ -16,7 +17,7 @@ void set_model(TrainFlags& flags, const std::string& name) {
   const std::vector<std::string_view> names = nn::model_names();
   if (std::ranges::find(names, name) == names.end()) {
     const std::string best = nearest(name, names);
-    throw ConfigError(fmt::format("unknown model '{}'", name),
+    throw ConfigError(fmt::format("unknown model '{}'", as_written(name)),
                       best.empty() ? fmt::format("models: {}", list_of(names))
                                    : fmt::format("did you mean --model {}?", best));
   }
@@ -33,7 +34,7 @@ void set_hidden(TrainFlags& flags, const Texts& texts) {
                    ConfigError,
                    "--hidden: '{}' is not a valid size; expected whole numbers from 1 to {}, as in "
                    "--hidden 64,64, or none",
-                   text,
+                   as_written(text),
                    kMaxSize);
     sizes.push_back(value);
   }

@@ -69,11 +69,8 @@ const std::vector<Setting>& settings_table();
 const Setting* find_setting(std::string_view name);
 
 /// The flag of a parameter of the library, for set_parameter_style(): "--micro-batch" of
-/// "micro_batch"; empty: no setting has that name, or a user has written it in backticks.
+/// "micro_batch"; empty: no setting has that name.
 std::string flag_of_parameter(std::string_view parameter);
-/// `text` is a user's. flag_of_parameter() leaves alone what it has in backticks from now on, so
-/// that messages quote it as it was written.
-void keep_user_text(std::string_view text);
 
 /// The flags before any setting is read: the defaults that --help shows, but for those that follow
 /// from the model (default_recipe) or from other settings.

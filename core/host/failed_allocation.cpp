@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/session/failed_allocation.h"
+#include "core/host/failed_allocation.h"
 
 #include <atomic>
 #include <fmt/format.h>
