@@ -17,7 +17,7 @@ struct ExceptionText {
 
 /// Of any exception: an Error's own text and code; std::bad_alloc is out_of_memory, with the memory
 /// that was asked for; one of a file system is environment, and names the file; all else has the
-/// code error, what is no std::exception too.
+/// code error, and so has what does not derive from std::exception.
 ExceptionText text_of(const std::exception_ptr& exception);
 
 }  // namespace lockstep

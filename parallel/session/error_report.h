@@ -20,7 +20,7 @@ struct ErrorReport {
   std::string details = {};  ///< whole lines
 };
 
-/// text_of() any exception, with what a FaultingRank or an ExplainedOutOfMemory has besides.
+/// text_of() any exception, with what a FaultingRank or an ExplainedOutOfMemory adds.
 ErrorReport describe(const std::exception_ptr& error);
 
 /// `error` as the record of a process that stands at `position`; of where, only what is known: a
