@@ -103,7 +103,7 @@ class BadUsage(ProgramTest):
                               ("report", "--out"), ("evaluate", "--from"), ("doctor", "--out")):
             self.expect_error(self.run_command([self.program, command, flag, ""]), 2, flag)
         config = self.write("c.toml", "out = ''\n")
-        self.expect_error(self.train("--config", config), 2, "--out")
+        self.expect_error(self.train("--config", config), 2, "c.toml", "line 1", "out")
 
 
 class BadData(ProgramTest):
