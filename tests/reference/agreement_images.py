@@ -12,6 +12,10 @@ CenterCrop(size), ToTensor, Normalize of ImageNet, in float64, over the same fil
 Lockstep resizes and crops in one pass of whole numbers, Pillow in two of which each rounds to
 bytes. Prints both and the difference.
 Exit code 1 where a loss differs by more.
+
+500 JPEG files of CIFAR-10 (400 to train, 100 to evaluate) differed by 1.4e-4, 5.0e-5, 3.5e-4 at 96,
+160, 224 pixels on 2026-11-24. Drawn images full of noise, 289 x 280, by up to 2.5e-3: at 160 pixels the
+loss of Pillow's bytes is itself 1.7e-3 from that of an exact resampling, and Lockstep's 0.8e-3.
 """
 import argparse
 import json
