@@ -41,10 +41,9 @@ void SupervisorSignals::read() {
 }
 
 void SupervisorSignals::wait(double seconds) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (!requested_) {
-    const std::chrono::duration<double, std::milli> left = end - Clock::now();
+    const std::chrono::duration<double, std::milli> left = end - std::chrono::steady_clock::now();
     if (left.count() <= 0) return;
     pollfd waited{descriptor_, POLLIN, 0};
     poll(&waited, 1, int(std::min(left.count() + 1, 1e6)));

@@ -143,17 +143,17 @@ class Watchdog::State final : public watch::PeerListener {
   }
 
   static std::string text_of(const std::vector<Outcome>& outcomes) {
-    constexpr int kMaxNamed = 8;
+    constexpr int kMaxNamedRanks = 8;
     std::string ranks, problem;
     int count = 0;
     for (std::size_t r = 0; r < outcomes.size(); ++r) {
       if (*outcomes[r].problem == '\0') continue;
       if (r == 0) return outcomes[r].problem;
       if (problem.empty()) problem = outcomes[r].problem;
-      if (count++ < kMaxNamed) ranks += fmt::format("{}{}", count > 1 ? ", " : "", r);
+      if (count++ < kMaxNamedRanks) ranks += fmt::format("{}{}", count > 1 ? ", " : "", r);
     }
     if (count == 0) return {};
-    if (count > kMaxNamed) ranks += fmt::format(" and {} more", count - kMaxNamed);
+    if (count > kMaxNamedRanks) ranks += fmt::format(" and {} more", count - kMaxNamed);
     return fmt::format(
         "{} {} cannot reach rank 0 over TCP ({})", count > 1 ? "ranks" : "rank", ranks, problem);
   }
