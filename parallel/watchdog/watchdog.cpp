@@ -153,7 +153,7 @@ class Watchdog::State final : public watch::PeerListener {
       if (count++ < kMaxNamedRanks) ranks += fmt::format("{}{}", count > 1 ? ", " : "", r);
     }
     if (count == 0) return {};
-    if (count > kMaxNamedRanks) ranks += fmt::format(" and {} more", count - kMaxNamed);
+    if (count > kMaxNamedRanks) ranks += fmt::format(" and {} more", count - kMaxNamedRanks);
     return fmt::format(
         "{} {} cannot reach rank 0 over TCP ({})", count > 1 ? "ranks" : "rank", ranks, problem);
   }
