@@ -91,7 +91,7 @@ TEST(ConfigFile, ARefusedValueNamesItsFileAndLine) {
   EXPECT_THAT(flag_error({"--config", empty.path()}), HasSubstr(empty.path() + ", line 1"));
 }
 
-// A run that is resumed, or whose weights are used: nobody has typed --config.
+// A run that is resumed, or whose weights are used: the user did not type --config.
 TEST(ConfigFile, AFileThatNobodyNamedIsNamedWithoutItsFlag) {
   for (const char* text : {"lr = abc\n", "lr = \n", "momentun = 1\n", "out = ''\n"}) {
     const TomlFile wrong(text);
