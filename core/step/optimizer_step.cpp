@@ -2,18 +2,9 @@
 #include "core/step/optimizer_step.h"
 
 #include "core/base/check.h"
-#include "core/base/name_patterns.h"
 
 namespace lockstep {
 namespace {
-
-float decay_of(const Parameter& parameter,
-               const Optimizer& optimizer,
-               bool decay_all,
-               const NamePatterns& no_decay) {
-  if (parameter.normalisation_or_bias && !decay_all) return 0.0f;
-  return no_decay.match(parameter.name) ? 0.0f : weight_decay(optimizer);
-}
 
 /// Padding between tensors is zero and stays zero under every optimizer, so that neighbours with
 /// equal settings become one range.
@@ -36,7 +27,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              const Graph& graph,
                              const FlatSpace& space,
                              const Optimizer& optimizer,
-                             const DecayRule& decay,
+                             const ParameterRules& rules,
                              float* parameters,
                              const float* gradients,
                              std::uint16_t* rounded)
@@ -47,15 +38,15 @@ OptimizerStep::OptimizerStep(Backend& backend,
       rounded_(rounded),
       ranges_of_bucket_(space.buckets.size()) {
   validate(optimizer_);
-  const NamePatterns no_decay("`no_decay`", decay.excluded);
+  const std::vector<ParameterRates> rates = parameter_rates(graph.parameters(), optimizer_, rules);
   for (const Segment& segment : space.segments) {
     const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
     if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
     append(ranges_of_bucket_[std::size_t(segment.bucket)],
            {segment.offset,
             segment.elems,
-            decay_of(parameter, optimizer_, decay.all, no_decay),
-            1.0f});
+            rates[std::size_t(segment.parameter)].weight_decay,
+            rates[std::size_t(segment.parameter)].lr_scale});
   }
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];

@@ -10,27 +10,22 @@
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
+#include "core/step/parameter_rates.h"
 #include "lockstep/optimizer.h"
 
 namespace lockstep {
-
-/// Which parameters decay.
-struct DecayRule {
-  bool all = false;                   ///< parameters of norms, and biases, as well
-  std::vector<std::string> excluded;  ///< NamePatterns of parameters that do not decay
-};
 
 /// Applies exchanged gradients to the flat parameters: clipping, one fused update per bucket, and
 /// the running statistics. Holds the optimizer's state arrays.
 class OptimizerStep {
  public:
   /// `rounded`: the bf16 weight copy that updates write as well; null: none.
-  /// Throws ConfigError: a pattern of `decay.excluded` is not a regular expression. OutOfMemory.
+  /// Throws what parameter_rates() does, and OutOfMemory.
   OptimizerStep(Backend& backend,
                 const Graph& graph,
                 const FlatSpace& space,
                 const Optimizer& optimizer,
-                const DecayRule& decay,
+                const ParameterRules& rules,
                 float* parameters,
                 const float* gradients,
                 std::uint16_t* rounded);

@@ -19,6 +19,7 @@
 #include "lockstep/model_spec.h"
 #include "lockstep/optimizer.h"
 #include "lockstep/parameter.h"
+#include "lockstep/parameter_group.h"
 #include "lockstep/precision.h"
 #include "lockstep/predictor.h"
 #include "lockstep/preprocessing.h"

@@ -12,6 +12,7 @@
 #include "lockstep/builder.h"
 #include "lockstep/lr_schedule.h"
 #include "lockstep/optimizer.h"
+#include "lockstep/parameter_group.h"
 #include "lockstep/precision.h"
 
 namespace lockstep {
@@ -78,10 +79,14 @@ struct TrainOptions {
   // optimizer
   Optimizer optimizer = Sgd{};
   LrSchedule lr_schedule = {};
-  float clip_norm = 0;                     ///< 0: no clipping
-  std::vector<std::string> no_decay = {};  ///< regular expressions searched in parameter names, in
-                                           ///< addition to biases and norms
-  bool decay_all = false;                  ///< biases and norms decay as well
+  float clip_norm = 0;                      ///< 0: no clipping
+  std::vector<std::string> no_decay = {};   ///< regular expressions searched in parameter names, in
+                                            ///< addition to biases and norms
+  bool decay_all = false;                   ///< biases and norms decay as well
+  std::vector<ParameterGroup> groups = {};  ///< parameters with rate or decay of their own
+  /// Each layer learns at this factor of the rate of the layer behind it, the last one at the
+  /// optimizer's; 1: all alike.
+  float layer_decay = 1;
   // model
   BatchNormPolicy batch_norm = {};
   /// A file or folder whose weights the run starts from instead of the seed's: safetensors or a

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/number_format.h"
+#include "core/base/printable.h"
 
 namespace lockstep {
 namespace {
@@ -39,6 +40,8 @@ std::string head(const PlanReport& report) {
                   flags.placeholder ? " (no --data: placeholder of the model's own shape)" : "");
   text += fmt::format("batch      {}\n", plan.batch.to_string());
   text += fmt::format("optimizer  {}\n", to_string(flags.options.optimizer));
+  for (const ParameterGroupUse& group : plan.groups)
+    text += fmt::format("group      {}\n", printable(to_string(group)));
   text += fmt::format("engine     --precision {} --recompute {}{}\n",
                       name_of(flags.options.precision),
                       name_of(flags.options.recompute),

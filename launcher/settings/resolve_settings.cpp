@@ -114,6 +114,10 @@ void resolve_settings(const GivenSettings& given, TrainFlags& flags) {
   resolve_batch(flags);
   resolve_length(given, options);
   validate(options.optimizer);
+  // "auto" of another schedule is too short for one-cycle.
+  LrSchedule& schedule = options.lr_schedule;
+  if (schedule.kind == LrSchedule::Kind::one_cycle && schedule.warmup_ratio > 0)
+    schedule.warmup_ratio = kOneCycleWarmup;
   validate(options.lr_schedule, learning_rate(options.optimizer));
   LOCKSTEP_CHECK(options.recompute != Recompute::automatic || options.memory_limit > 0,
                  ConfigError,

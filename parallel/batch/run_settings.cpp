@@ -59,6 +59,13 @@ Fingerprint run_settings(const TrainOptions& options,
     settings.emplace_back(
         "on-spike",
         fmt::format("rollback, checkpoints every {} steps", options.checkpoint.every_steps));
+  if (!options.groups.empty()) {
+    std::vector<std::string> texts;
+    for (const ParameterGroup& group : options.groups) texts.push_back(to_string(group));
+    settings.emplace_back("group", fmt::format("{}", fmt::join(texts, "; ")));
+  }
+  if (options.layer_decay != 1)
+    settings.emplace_back("layer-decay", fmt::format("{}", options.layer_decay));
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   return settings;
 }

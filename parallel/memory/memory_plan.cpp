@@ -62,7 +62,11 @@ std::size_t loader_bytes(const PlanRequest& request, const BatchPlan& batch) {
   return sum;
 }
 
-void count_parameters(const Graph& graph, MemoryPlan& plan) {
+void count_parameters(const Graph& graph, const TrainOptions& options, MemoryPlan& plan) {
+  plan.groups =
+      group_uses(graph.parameters(),
+                 parameter_rates(graph.parameters(), options.optimizer, rules_of(options)),
+                 options.groups);
   for (const Parameter& parameter : graph.parameters()) {
     if (parameter.kind != ParameterKind::trained) continue;
     plan.parameters += parameter.shape.elems();
@@ -278,7 +282,7 @@ MemoryPlan plan_memory_of(Backend& device,
                : Checkpointing::memory_bytes(programs.space(),
                                              1 + std::size_t(state_arrays(options.optimizer)));
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
-  count_parameters(programs.graph(), plan);
+  count_parameters(programs.graph(), options, plan);
   plan.steps = step_memory(programs.whole());
   plan.first_backward_step = std::size_t(programs.whole().plan().first_backward_node);
   plan.limited_bytes = plan.table.on_device();

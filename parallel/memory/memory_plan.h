@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/step/parameter_rates.h"
 #include "lockstep/builder.h"
 #include "lockstep/sources.h"
 #include "parallel/replica/memory_table.h"
@@ -51,6 +52,7 @@ struct MemoryPlan {
   std::vector<LayerMemory> layers;  ///< see by_layer()
   std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
   std::int64_t frozen = 0;
+  std::vector<ParameterGroupUse> groups;  ///< TrainOptions::groups
   /// One entry an operator of the training program for a whole micro-batch, as they run.
   std::vector<StepMemory> steps;
   std::size_t first_backward_step = 0;  ///< among those; their number where there is none

@@ -21,6 +21,13 @@ std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const cha
 
 }  // namespace
 
+ParameterRules rules_of(const TrainOptions& options) {
+  return {.decay_all = options.decay_all,
+          .no_decay = options.no_decay,
+          .groups = options.groups,
+          .layer_decay = options.layer_decay};
+}
+
 MetricPlaces::MetricPlaces(const Graph& graph, const FlatSpace& space)
     : loss(metric_offset(graph, space, "loss")),
       correct(metric_offset(graph, space, "correct")),
@@ -49,7 +56,7 @@ ReplicaParts::ReplicaParts(Backend& backend,
                 graph,
                 space,
                 options.optimizer,
-                {options.decay_all, options.no_decay},
+                rules_of(options),
                 parameters,
                 gradients,
                 rounded),

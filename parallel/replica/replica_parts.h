@@ -64,6 +64,9 @@ struct ReplicaParts {
   std::uint64_t communication_bytes() const;
 };
 
+/// What `options` say of single parameters.
+ParameterRules rules_of(const TrainOptions& options);
+
 /// partial_sum_bytes() and communication_bytes() of rank 0, which has the max, on such a device.
 std::uint64_t exchange_memory(const Graph& graph,
                               const FlatSpace& space,

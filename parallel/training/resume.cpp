@@ -197,7 +197,7 @@ void take_other_length(ResumePoint& point,
   const auto rate = saved.find("lr-schedule");
   if (rate == saved.end() || rate->second != to_string(before)) return;
   rate->second = to_string(after);
-  const bool decays = schedule.kind != LrSchedule::Kind::constant && schedule.step_every == 0;
+  const bool decays = follows_run_length(schedule.kind) && schedule.step_every == 0;
   if (decays && before.decay_steps != after.decay_steps)
     point.record.overridden.push_back(fmt::format(
         "lr-schedule: decay over {} steps then, {} now", before.decay_steps, after.decay_steps));

@@ -51,7 +51,7 @@ class Model {
                                               training_.graph(),
                                               space_,
                                               optimizer,
-                                              DecayRule(),
+                                              ParameterRules(),
                                               parameters_->as<float>(),
                                               gradients_->as<float>(),
                                               packed_.rounded());

@@ -82,6 +82,43 @@ TEST(Flags, BothFormsOfAFlag) {
   EXPECT_EQ(flags.options.no_decay, (Arguments{"a.*", "b"}));
 }
 
+TEST(Flags, GroupsOfParameters) {
+  const TrainFlags flags = parse_train_flags(
+      {"--model=mlp", "--group", "^a:b$ : lr=0.1,weight-decay = 0", "--group=c:weight-decay=1e-3"});
+  ASSERT_EQ(flags.options.groups.size(), 2u);
+  EXPECT_EQ(flags.options.groups[0].pattern, "^a:b$");
+  EXPECT_EQ(flags.options.groups[0].lr, 0.1f);
+  EXPECT_EQ(flags.options.groups[0].weight_decay, 0.0f);
+  EXPECT_FALSE(flags.options.groups[1].lr);
+  for (const char* text : {"fc",
+                           "fc:",
+                           "fc: lr",
+                           "fc: lr=x",
+                           "fc: rate=1",
+                           ": lr=1",
+                           "fc: lr=1,",
+                           "fc: lr=1, lr=2",
+                           "fc: lr=-1",
+                           "fc: lr=inf",
+                           ""})
+    EXPECT_THAT(flag_error({"--group", text}), HasSubstr("--group")) << text;
+}
+
+TEST(Flags, SchedulesHaveSettingsOfTheirOwn) {
+  const LrSchedule schedule =
+      parse_train_flags({"--lr-schedule=multi-step", "--milestones=30,80", "--step-factor=0.2"})
+          .options.lr_schedule;
+  EXPECT_EQ(schedule.milestones, (std::vector<std::int64_t>{30, 80}));
+  EXPECT_EQ(parse_train_flags({"--lr-schedule=one-cycle", "--warmup-steps=auto"})
+                .options.lr_schedule.warmup_ratio,
+            kOneCycleWarmup);
+  EXPECT_THAT(flag_error({"--lr-schedule=multi-step"}), HasSubstr("milestones"));
+  EXPECT_THAT(flag_error({"--lr-schedule=multi-step", "--milestones=80,30"}), HasSubstr("rise"));
+  EXPECT_THAT(flag_error({"--lr-schedule=cosine", "--lr-power=2"}), HasSubstr("polynomial"));
+  EXPECT_THAT(flag_error({"--lr-schedule=inverse-sqrt", "--decay-steps=2"}),
+              HasSubstr("--decay-steps"));
+}
+
 TEST(Flags, UnknownNamesOfferTheNearest) {
   EXPECT_THAT(flag_error({"--modle", "mlp"}),
               AllOf(HasSubstr("unknown flag --modle"), HasSubstr("did you mean --model?")));

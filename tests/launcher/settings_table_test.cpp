@@ -34,7 +34,9 @@ TEST(SettingsTable, ASettingComesAfterThoseThatDecideWhetherItApplies) {
 std::vector<Arguments> arguments_of_runs() {
   return {{"--model=mlp", "--data=csv:x", "--weight-decay=0.1", "--momentum=0.5"},
           {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
-          {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"}};
+          {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
+          {"--lr-schedule=multi-step", "--milestones=3"},
+          {"--lr-schedule=polynomial"}};
 }
 
 std::vector<TrainFlags> kinds_of_runs() {
@@ -93,6 +95,7 @@ std::vector<std::string> candidates_for(const Setting& setting) {
                            "90s",
                            "tab",
                            "^a",
+                           "^a: lr=0.5, weight-decay=0",
                            "flip",
                            "group:16",
                            "csv:y",

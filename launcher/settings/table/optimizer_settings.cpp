@@ -166,31 +166,49 @@ void add_optimizers(SettingRows rows) {
   for (const HyperParameterRow& row : hyper_parameter_rows()) add_hyper_parameter(rows, row);
 }
 
+void set_milestones(TrainFlags& flags, const Texts& texts) {
+  std::vector<std::int64_t>& steps = flags.options.lr_schedule.milestones;
+  steps.clear();
+  const auto check = whole_number("--milestones", 1, kMaxCount);
+  for (const std::string& text : texts) {
+    check(text);
+    steps.push_back(to_whole_number(text));
+  }
+}
+
+std::optional<Texts> milestone_texts(const TrainFlags& flags) {
+  Texts texts;
+  for (const std::int64_t step : flags.options.lr_schedule.milestones)
+    texts.push_back(std::to_string(step));
+  if (texts.empty()) return std::nullopt;
+  return texts;
+}
+
 void add_schedule(SettingRows rows) {
   rows.choice("lr-schedule",
               LOCKSTEP_AT(options.lr_schedule.kind),
               Words<Kind>(std::begin(kLrSchedules), std::end(kLrSchedules)),
               "learning rate schedule")
       .shown_as(kByModel);
-  const auto decays = with_schedule([](Kind kind) { return kind != Kind::constant; },
-                                    "choose a schedule that decays, such as cosine");
+  const auto falls = with_schedule([](Kind kind) { return kind != Kind::constant; },
+                                   "choose a schedule that decays, such as cosine");
   rows.real("min-lr",
             LOCKSTEP_AT(options.lr_schedule.min_lr),
             0,
             kMaxReal,
             "minimum learning rate of a schedule")
-      .when(decays)
+      .when(falls)
       .shown_as("0");
   rows.whole("decay-steps",
              LOCKSTEP_AT(options.lr_schedule.decay_steps),
              1,
-             "steps of decay after warmup, down to --min-lr")
-      .when(decays)
-      .shown_as("the rest");
+             "steps of decay down to --min-lr: after warmup; wsd: the last ones of the run")
+      .when(with_schedule(follows_run_length, "it belongs to schedules that decay over the run"))
+      .shown_as("the rest; wsd: a fifth");
   rows.custom(
           "warmup-steps",
           "auto|N",
-          "steps of linear warmup to --lr; auto: a twentieth of all steps",
+          "steps of linear warmup to --lr; auto: a twentieth of all steps, one-cycle: three tenths",
           [check = whole_number_or("--warmup-steps", "auto", 0, kMaxCount)](
               TrainFlags& flags, const std::string& text) {
             check(text);
@@ -204,21 +222,37 @@ void add_schedule(SettingRows rows) {
             return automatic ? "auto" : std::to_string(schedule.warmup_steps);
           })
       .shown_as(kByModel);
-  const auto in_steps = with_schedule([](Kind kind) { return kind == Kind::step; },
-                                      "it belongs to --lr-schedule step");
   rows.whole("step-every",
              LOCKSTEP_AT(options.lr_schedule.step_every),
              1,
              "step: steps between two decays")
-      .when(in_steps)
+      .when(with_schedule([](Kind kind) { return kind == Kind::step; },
+                          "it belongs to --lr-schedule step"))
       .shown_as("a third");
   rows.real("step-factor",
             LOCKSTEP_AT(options.lr_schedule.step_factor),
             1e-9,
             1,
-            "step: factor of each decay (gamma)")
-      .when(in_steps)
+            "step, multi-step: factor of each decay (gamma)")
+      .when(with_schedule([](Kind kind) { return kind == Kind::step || kind == Kind::multi_step; },
+                          "it belongs to --lr-schedule step and multi-step"))
       .shown_as("0.1");
+  rows.real("lr-power",
+            LOCKSTEP_AT(options.lr_schedule.power),
+            1e-9,
+            1e6,
+            "polynomial: exponent of the decay (power)")
+      .when(with_schedule([](Kind kind) { return kind == Kind::polynomial; },
+                          "it belongs to --lr-schedule polynomial"))
+      .shown_as("1");
+  Setting& milestones =
+      rows.add("milestones", "N,N,...", "multi-step: steps at which the rate drops, rising");
+  milestones.arity = Setting::Arity::list;
+  milestones.commas = true;
+  milestones.set = set_milestones;
+  milestones.get = milestone_texts;
+  milestones.when(with_schedule([](Kind kind) { return kind == Kind::multi_step; },
+                                "it belongs to --lr-schedule multi-step"));
 }
 
 void add_weight_decay(SettingRows rows) {

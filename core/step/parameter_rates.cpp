@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/step/parameter_rates.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+#include "core/base/name_patterns.h"
+#include "core/base/number_format.h"
+#include "core/base/parameter_names.h"
+
+namespace lockstep {
+namespace {
+
+bool is_trained(const Parameter& parameter) {
+  return parameter.kind == ParameterKind::trained && !parameter.frozen;
+}
+
+/// Up to and with the first part that is a number; empty: there is none.
+std::string_view numbered_prefix(std::string_view name) {
+  for (std::size_t begin = 0; begin < name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos)
+      return name.substr(0, end);
+    begin = end + 1;
+  }
+  return {};
+}
+
+/// The group of each parameter.
+std::vector<int> groups_of(std::span<const Parameter> parameters,
+                           const std::vector<ParameterGroup>& groups) {
+  std::vector<int> found(parameters.size(), -1);
+  const auto trained = std::ranges::count_if(parameters, is_trained);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const NamePatterns pattern("`group`", {groups[g].pattern});
+    std::vector<std::string> names;
+    std::ptrdiff_t matched = 0;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!is_trained(parameters[i])) continue;
+      names.push_back(parameters[i].name);
+      if (!pattern.match(parameters[i].name)) continue;
+      ++matched;
+      if (found[i] < 0) found[i] = int(g);
+    }
+    pattern.expect_matches(names);
+    if (matched == trained)
+      throw ConfigError(fmt::format("`group`: '{}' is found in all {} parameters that are trained",
+                                    as_written(groups[g].pattern),
+                                    trained),
+                        "set the optimizer's own `lr` and `weight_decay` instead");
+    // The first match wins, so that a later group may be left with nothing.
+    LOCKSTEP_CHECK(std::ranges::count(found, int(g)) > 0,
+                   ConfigError,
+                   "`group`: all parameters of '{}' belong to groups before it",
+                   as_written(groups[g].pattern));
+  }
+  return found;
+}
+
+void validate(const ParameterGroup& group, const Optimizer& optimizer) {
+  const std::string text = as_written(to_string(group));
+  LOCKSTEP_CHECK(group.lr || group.weight_decay,
+                 ConfigError,
+                 "`group` '{}' has no setting, expected `lr`, `weight_decay` or both",
+                 text);
+  for (const std::optional<float>& value : {group.lr, group.weight_decay})
+    LOCKSTEP_CHECK(!value || (std::isfinite(*value) && *value >= 0.0f),
+                   ConfigError,
+                   "`group` '{}': a value is not finite or below 0",
+                   text);
+  LOCKSTEP_CHECK(!group.lr || learning_rate(optimizer) > 0,
+                 ConfigError,
+                 "`group` '{}' has a rate, and the optimizer's `lr` is 0: the schedule scales both "
+                 "alike",
+                 text);
+}
+
+}  // namespace
+
+std::vector<int> layers_of(std::span<const Parameter> parameters) {
+  std::vector<int> layers;
+  std::string_view before;
+  int layer = 0;
+  std::size_t last_numbered = 0;
+  for (const Parameter& parameter : parameters) {
+    const std::string_view prefix = numbered_prefix(parameter.name);
+    if (!prefix.empty()) {
+      if (prefix != before) layer += !layers.empty();
+      before = prefix;
+      last_numbered = layers.size();
+    }
+    layers.push_back(layer);
+  }
+  if (!before.empty())
+    for (std::size_t i = last_numbered + 1; i < layers.size(); ++i) layers[i] = layer + 1;
+  return layers;
+}
+
+std::vector<ParameterRates> parameter_rates(std::span<const Parameter> parameters,
+                                            const Optimizer& optimizer,
+                                            const ParameterRules& rules) {
+  LOCKSTEP_CHECK(rules.layer_decay > 0.0f && rules.layer_decay <= 1.0f,
+                 ConfigError,
+                 "`layer_decay` must be in (0, 1], got {}",
+                 rules.layer_decay);
+  for (const ParameterGroup& group : rules.groups) validate(group, optimizer);
+  const NamePatterns no_decay("`no_decay`", rules.no_decay);
+  const std::vector<int> groups = groups_of(parameters, rules.groups);
+  const std::vector<int> layers = layers_of(parameters);
+  int last = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].kind == ParameterKind::trained) last = std::max(last, layers[i]);
+  std::vector<ParameterRates> rates;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& parameter = parameters[i];
+    ParameterRates& of = rates.emplace_back();
+    if (!is_trained(parameter)) continue;
+    const bool decays =
+        (!parameter.normalisation_or_bias || rules.decay_all) && !no_decay.match(parameter.name);
+    of.weight_decay = decays ? weight_decay(optimizer) : 0.0f;
+    double scale = rules.layer_decay == 1.0f
+                       ? 1.0
+                       : std::pow(double(rules.layer_decay), double(last - layers[i]));
+    if ((of.group = groups[i]) >= 0) {
+      const ParameterGroup& group = rules.groups[std::size_t(of.group)];
+      if (group.lr) scale *= double(*group.lr) / double(learning_rate(optimizer));
+      if (group.weight_decay) of.weight_decay = *group.weight_decay;
+    }
+    of.lr_scale = float(scale);
+  }
+  return rates;
+}
+
+std::string to_string(const ParameterGroupUse& use) {
+  return fmt::format("{} ({} tensor{}, {} values)",
+                     use.text,
+                     use.tensors,
+                     use.tensors == 1 ? "" : "s",
+                     format_count(double(use.elems)));
+}
+
+std::vector<ParameterGroupUse> group_uses(std::span<const Parameter> parameters,
+                                          std::span<const ParameterRates> rates,
+                                          std::span<const ParameterGroup> groups) {
+  std::vector<ParameterGroupUse> uses;
+  for (const ParameterGroup& group : groups) uses.push_back({.text = to_string(group)});
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (rates[i].group < 0) continue;
+    ParameterGroupUse& use = uses[std::size_t(rates[i].group)];
+    ++use.tensors;
+    use.elems += parameters[i].shape.elems();
+  }
+  return uses;
+}
+
+}  // namespace lockstep

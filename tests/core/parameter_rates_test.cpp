@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/step/parameter_rates.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/adamw.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+Parameter trained_parameter(const char* name, bool bias = false) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.shape = {4};
+  parameter.normalisation_or_bias = bias;
+  return parameter;
+}
+
+/// As a small ResNet declares them.
+std::vector<Parameter> small_resnet() {
+  std::vector<Parameter> parameters{trained_parameter("conv1.weight"),
+                                    trained_parameter("bn1.weight", true),
+                                    trained_parameter("layer1.0.conv1.weight"),
+                                    trained_parameter("layer1.0.bn1.bias", true),
+                                    trained_parameter("layer1.1.conv1.weight"),
+                                    trained_parameter("layer2.0.conv1.weight"),
+                                    trained_parameter("fc.weight"),
+                                    trained_parameter("fc.bias", true),
+                                    trained_parameter("loss")};
+  parameters.back().kind = ParameterKind::metric;
+  return parameters;
+}
+
+const Optimizer kAdamW = AdamW{.lr = 0.5f, .weight_decay = 0.25f};
+
+TEST(ParameterRates, BiasesAndNormsDoNotDecayUnlessAsked) {
+  const auto rates = parameter_rates(small_resnet(), kAdamW, {.no_decay = {"layer1.1"}});
+  EXPECT_EQ(rates[0].weight_decay, 0.25f);
+  EXPECT_EQ(rates[1].weight_decay, 0.0f);
+  EXPECT_EQ(rates[4].weight_decay, 0.0f);
+  EXPECT_EQ(parameter_rates(small_resnet(), kAdamW, {.decay_all = true})[1].weight_decay, 0.25f);
+}
+
+TEST(ParameterRates, TheFirstGroupThatMatchesSetsRateAndDecay) {
+  const auto rates = parameter_rates(
+      small_resnet(),
+      kAdamW,
+      {.groups = {{.pattern = "^fc", .lr = 1.0f}, {.pattern = "bias", .weight_decay = 0.125f}}});
+  EXPECT_EQ(rates[6].lr_scale, 2.0f);
+  EXPECT_EQ(rates[7].lr_scale, 2.0f);
+  EXPECT_EQ(rates[7].weight_decay, 0.0f);  // of the first group, which says nothing of decay
+  EXPECT_EQ(rates[3].weight_decay, 0.125f);
+  EXPECT_EQ(rates[3].lr_scale, 1.0f);
+  EXPECT_EQ(rates[0].group, -1);
+}
+
+TEST(ParameterRates, LayersFollowTheNumbersInNames) {
+  const std::vector<int> layers = layers_of(small_resnet());
+  EXPECT_EQ(layers, (std::vector<int>{0, 0, 1, 1, 2, 3, 4, 4, 4}));
+  const std::vector<Parameter> vgg{trained_parameter("features.0.weight"),
+                                   trained_parameter("features.3.weight")};
+  EXPECT_EQ(layers_of(vgg), (std::vector<int>{0, 1}));
+  const std::vector<Parameter> plain{trained_parameter("weight"), trained_parameter("bias", true)};
+  EXPECT_EQ(layers_of(plain), (std::vector<int>{0, 0}));
+}
+
+TEST(ParameterRates, LayerDecayLeavesTheLastLayerAlone) {
+  const auto rates = parameter_rates(
+      small_resnet(), kAdamW, {.groups = {{.pattern = "conv1", .lr = 1.0f}}, .layer_decay = 0.5f});
+  EXPECT_EQ(rates[6].lr_scale, 1.0f);
+  EXPECT_EQ(rates[5].lr_scale, 1.0f);    // 0.5 of the group's 2
+  EXPECT_EQ(rates[0].lr_scale, 0.125f);  // 0.5^4 of 2
+  EXPECT_EQ(rates[1].lr_scale, 0.0625f);
+}
+
+TEST(ParameterRates, GroupsThatCannotBeMeantAreRefused) {
+  const auto refused = [](ParameterGroup group, const Optimizer& optimizer = kAdamW) {
+    EXPECT_THROW(parameter_rates(small_resnet(), optimizer, {.groups = {std::move(group)}}),
+                 ConfigError);
+  };
+  refused({.pattern = "no such", .lr = 1.0f});
+  refused({.pattern = "loss", .lr = 1.0f});  // not trained
+  refused({.pattern = ".", .lr = 1.0f});     // everything
+  refused({.pattern = "(", .lr = 1.0f});
+  refused({.pattern = "fc"});
+  refused({.pattern = "fc", .lr = -1.0f});
+  refused({.pattern = "fc", .lr = 1.0f}, AdamW{.lr = 0.0f});
+  EXPECT_THROW(parameter_rates(small_resnet(), kAdamW, {.layer_decay = 0.0f}), ConfigError);
+  EXPECT_THROW(parameter_rates(small_resnet(),
+                               kAdamW,
+                               {.groups = {{.pattern = "fc", .lr = 1.0f},
+                                           {.pattern = "fc.bias", .weight_decay = 0.0f}}}),
+               ConfigError);
+}
+
+TEST(ParameterRates, UsesCountTensorsAndValues) {
+  const std::vector<ParameterGroup> groups{{.pattern = "^fc", .lr = 1.0f}};
+  const auto uses = group_uses(
+      small_resnet(), parameter_rates(small_resnet(), kAdamW, {.groups = groups}), groups);
+  ASSERT_EQ(uses.size(), 1u);
+  EXPECT_EQ(uses[0].tensors, 2);
+  EXPECT_EQ(uses[0].elems, 8);
+}
+
+}  // namespace
+}  // namespace lockstep
