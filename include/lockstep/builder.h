@@ -232,12 +232,9 @@ class Builder {
   };
   [[nodiscard]] Scope scope(const std::string& name);
 
-  /// For Lockstep itself: the graph that layers are added to, and its f32 [1] input that holds one
-  /// over the samples of the global batch.
-  Graph& graph() { return graph_; }
-  Value sample_weight();
-
  private:
+  /// The graph's f32 [1] input that holds one over the samples of the global batch.
+  Value sample_weight();
   std::string layer_path(const std::string& name, const char* op);
   Value apply(std::shared_ptr<const Operator> op,
               std::vector<ValueId> inputs,

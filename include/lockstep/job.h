@@ -4,17 +4,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "lockstep/rank_context.h"
 #include "lockstep/watch_limits.h"
 
 namespace lockstep {
-
-struct DeviceCard;
-class FaultLog;
-class Watchdog;
 
 /// A process's part in a job: finds out from mpirun, srun, torchrun's variables or their absence
 /// which rank it is, connects the ranks, and opens the device. run_job() makes one for a program;
@@ -53,18 +48,9 @@ class Job final : public RankContext {
   /// What the user should know of the choice of the device; may be empty.
   const std::string& device_note() const;
 
-  // For the program lockstep and for Lockstep itself.
-  /// The ranks on host memory, without notes of where this one stands and without checks.
-  Communicator& plain_communicator();
-  Watchdog& watchdog();
-  /// Where this rank's fault records go.
-  FaultLog& fault_log();
-
  private:
+  friend struct JobInternals;
   class State;
-  void watch(const WatchLimits& limits, bool launched);
-  /// By NCCL, or through MPI where that cannot be.
-  void join_devices(std::span<const DeviceCard> cards);
   std::unique_ptr<State> state_;
 };
 

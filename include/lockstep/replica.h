@@ -21,13 +21,7 @@
 
 namespace lockstep {
 
-struct MemoryTable;
-struct NonFiniteFinding;
-class Profiler;
 class ReplicaState;
-struct SavedArrays;
-class ShardNorms;
-struct StepTimes;
 
 /// One rank's copy of the model in lockstep with the others, for a training loop of your own:
 ///
@@ -38,8 +32,8 @@ struct StepTimes;
 ///   for (const lockstep::StepResult& result : replica.finish_steps())
 ///     lockstep::require_finite(result);
 ///
-/// Trainer drives one, and asks it for more than such a loop needs. Collective: all ranks call the
-/// same functions with matching arguments, in the same order, each from one thread.
+/// Trainer drives one. Collective: all ranks call the same functions with matching arguments, in
+/// the same order, each from one thread.
 class Replica {
  public:
   /// Compiles training and evaluation programs for micro-batches of `options`' size and for
@@ -130,51 +124,9 @@ class Replica {
   /// without frozen parameters.
   std::vector<io::NamedTensor> gradients() const;
 
-  // For Lockstep itself; the headers of most of their types are not installed.
-  /// The same for who has planned already: `batch` is plan_batch(options, context.size()).
-  Replica(RankContext& context,
-          const ModelFunction& model,
-          const LossFunction& loss,
-          const data::SampleSpec& samples,
-          const TrainOptions& options,
-          const BatchPlan& batch,
-          std::vector<std::int64_t> tail_sizes);
-  /// Excludes the device work since the last step, such as a snapshot, from device_times().
-  void leave_out_of_device_times();
-  /// Squared norms of shards of some steps: see TrainOptions::noise_scale_every.
-  ShardNorms& shard_norms();
-  /// Computes the micro-batches of step `step` again, forward and backward with the current
-  /// weights, and checks all loaded samples and all kernel outputs for non-finite values. Exchanges
-  /// and updates nothing, but overwrites this rank's gradients. `loader` delivers the micro-batches
-  /// as for train_step(). Returns the findings, equal on all ranks.
-  std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
-                                               data::Loader& loader,
-                                               std::int64_t step);
-  /// Stage, phase and step of this rank; see RankContext.
-  Position& position();
-  /// Where the steps' time went.
-  StepTimes times() const;
-  /// The memory that it has reserved, by category; loader and snapshot are not part of it.
-  MemoryTable memory() const;
-  /// Resident bytes of this process before the replica reserved memory.
-  std::uint64_t baseline_bytes() const;
-  /// The times by operator; null without TrainOptions::profile.
-  Profiler* profiler();
-  /// The arrays that a checkpoint saves; valid as long as the replica.
-  SavedArrays saved_arrays() const;
-  /// Loads parameters, running statistics and optimizer state of a verified checkpoint, then calls
-  /// resume_updates(). Throws DataError: it belongs to another model.
-  void restore(const std::string& checkpoint);
-  /// Injects a fault: flips bit `bit` (0 to 31) of element `index` of array `array`, on this rank
-  /// alone, between steps. Array 0 holds the parameters and running statistics, later ones the
-  /// optimizer's, in the order of saved_arrays(). `index` counts over the array's
-  /// compared_tensors(), modulo their elements. Returns the tensor's name, "conv1.weight.exp_avg".
-  /// Throws ConfigError: the array, element or bit does not exist.
-  std::string flip_bit(std::size_t array, std::int64_t index, int bit);
-  /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.
-  std::string program_text() const;
-
  private:
+  friend class ReplicaState;
+  explicit Replica(std::unique_ptr<ReplicaState> state);
   std::unique_ptr<ReplicaState> state_;
 };
 

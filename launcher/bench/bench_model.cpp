@@ -17,6 +17,7 @@
 #include "lockstep/training_feed.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/memory/memory_plan.h"
+#include "parallel/replica/replica_state.h"
 #include "parallel/replica/step_times.h"
 #include "parallel/training/run_loaders.h"
 
@@ -88,7 +89,6 @@ MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& requ
                   request.loss,
                   request.data.train->spec(),
                   options,
-                  measured.batch,
                   tail_sizes(measured.batch, size, 0));
   const Schedule schedule = replica.schedule(batch);
   const std::int64_t steps = flags.warmup + flags.steps;
@@ -99,7 +99,7 @@ MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& requ
       request.data.train, loading, [&](data::LoadRequest& r) { return requests.next(r); });
   StepTimes before;
   for (std::int64_t step = 0; step < steps; ++step) {
-    if (step == flags.warmup) before = replica.times();
+    if (step == flags.warmup) before = ReplicaState::of(replica).times();
     const auto begin = Clock::now();
     // Waits for the step before, where a device works concurrently with the host.
     replica.train_step(schedule, loader, step, 1e-3f);
@@ -107,7 +107,7 @@ MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& requ
       measured.step_s.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
   replica.finish_steps();
-  measured.times = replica.times() - before;
+  measured.times = ReplicaState::of(replica).times() - before;
   return measured;
 }
 

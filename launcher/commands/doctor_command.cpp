@@ -24,6 +24,7 @@
 #include "lockstep/error.h"
 #include "lockstep/job.h"
 #include "parallel/comm/collective_strings.h"
+#include "parallel/session/job_internals.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {
@@ -109,7 +110,7 @@ int examine_alone(doctor::Environment& environment,
 }
 
 int examine_together(Job& job, doctor::Environment& environment, bool json) {
-  Communicator& ranks = job.plain_communicator();
+  Communicator& ranks = JobInternals::of(job).plain;
   watch(environment, json, ranks.rank());
   // Before anybody computes: contexts of other ranks would count as memory of others.
   const doctor::GpuFacts facts = look_at_gpus(environment);
@@ -127,8 +128,8 @@ int examine_together(Job& job, doctor::Environment& environment, bool json) {
 
 /// Of a rank that the doctor started: whether it is connected with the other.
 int answer(std::optional<Job>& job) {
-  if (!job || job->plain_communicator().size() != kAnswering) return int(ExitCode::environment);
-  job->plain_communicator().barrier();
+  if (!job || JobInternals::of(*job).plain.size() != kAnswering) return int(ExitCode::environment);
+  JobInternals::of(*job).plain.barrier();
   return 0;
 }
 

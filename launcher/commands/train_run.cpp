@@ -25,6 +25,7 @@
 #include "parallel/comm/error_serialization.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"
+#include "parallel/session/job_internals.h"
 #include "parallel/session/shared_folder.h"
 #include "parallel/session/stop_signals.h"
 
@@ -103,7 +104,7 @@ void complete_options(TrainOptions& options,
 
 /// The part of the other ranks after training.
 int finish_rank(Job& job, const TrainSummary& summary) {
-  RunLog& log = job.fault_log().log();
+  RunLog& log = JobInternals::of(job).fault_log.log();
   log.close();
   if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
   if (!summary.stopped) return 0;

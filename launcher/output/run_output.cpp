@@ -26,6 +26,7 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"
+#include "parallel/session/job_internals.h"
 #include "parallel/session/stop_signals.h"
 
 namespace lockstep {
@@ -142,7 +143,7 @@ void RunOutput::on_start(const ResumeRecord* resumed) {
   folder_.begin(resumed);
   folder_.add_history(history_json(job_, settings_, resumed));
   open_rank_log(job_, folder_.path(), resumed != nullptr);
-  console_.set_copy(&job_.fault_log().log());
+  console_.set_copy(&JobInternals::of(job_).fault_log.log());
   folder_.write_file("config.toml", to_toml(settings_.flags));
   folder_.write_file(io::kPreprocessingFile, io::to_json(start_.data.train->preprocessing()));
   folder_.write_file("memory.json", step_memory_json(start_.plan));
@@ -212,7 +213,7 @@ int RunOutput::finish_stopped(const TrainSummary& summary) {
                 "the one before are lost",
                 summary.steps,
                 by));
-  job_.fault_log().log().close();
+  JobInternals::of(job_).fault_log.log().close();
   for (const std::string& error : folder_.finish()) print_warning("could not write " + error, 0);
   return int(summary.saved ? ExitCode::requeue : ExitCode::error);
 }
@@ -224,7 +225,7 @@ int RunOutput::finish_run(Trainer& trainer) {
     folder_.add_error(error.what());
   }
   console_.line(fmt::format("output                 {}", folder_.path()));
-  RunLog& log = job_.fault_log().log();
+  RunLog& log = JobInternals::of(job_).fault_log.log();
   log.close();
   if (!log.error().empty()) folder_.add_error(log.error());
   const std::vector<std::string> errors = folder_.finish();
@@ -233,14 +234,15 @@ int RunOutput::finish_run(Trainer& trainer) {
 }
 
 void open_rank_log(Job& job, const std::string& folder, bool resumed) {
-  job.fault_log().open(fmt::format("{}/logs/rank_{}.log", folder, job.rank()),
-                       resumed ? RunLog::Open::append : RunLog::Open::empty);
-  job.fault_log().log().write_line(fmt::format("rank {} of {} on {}, process {}, {}",
-                                               job.rank(),
-                                               job.size(),
-                                               host_name(),
-                                               getpid(),
-                                               job.backend().device_class()));
+  FaultLog& faults = JobInternals::of(job).fault_log;
+  faults.open(fmt::format("{}/logs/rank_{}.log", folder, job.rank()),
+              resumed ? RunLog::Open::append : RunLog::Open::empty);
+  faults.log().write_line(fmt::format("rank {} of {} on {}, process {}, {}",
+                                      job.rank(),
+                                      job.size(),
+                                      host_name(),
+                                      getpid(),
+                                      job.backend().device_class()));
 }
 
 }  // namespace lockstep

@@ -10,22 +10,20 @@
 
 namespace lockstep {
 
-NoiseWatch::NoiseWatch(RankContext& context, Replica& replica)
-    : context_(context), replica_(replica), bytes_(std::size_t(context.size())) {
+NoiseWatch::NoiseWatch(RankContext& context, ShardNorms& norms)
+    : context_(context), shard_norms_(norms), bytes_(std::size_t(context.size())) {
   results_.reserve(ShardNorms::kMaxSteps);
 }
 
 void NoiseWatch::take(const StepResult& result) {
-  if (replica_.shard_norms().has_measured(result.step)) results_.push_back(result);
+  if (shard_norms_.has_measured(result.step)) results_.push_back(result);
 }
 
 // By steps and not by results, so that where those come late the scale is the same.
-bool NoiseWatch::due() const {
-  return replica_.shard_norms().measured_steps() + 1 >= ShardNorms::kMaxSteps;
-}
+bool NoiseWatch::due() const { return shard_norms_.measured_steps() + 1 >= ShardNorms::kMaxSteps; }
 
 void NoiseWatch::forget() {
-  (void)replica_.shard_norms().take();
+  (void)shard_norms_.take();
   results_.clear();
 }
 
@@ -49,7 +47,7 @@ void NoiseWatch::gather() {
 
 void NoiseWatch::gather_norms() {
   Communicator& ranks = context_.host_communicator();
-  const std::span<const ShardNorm> own = replica_.shard_norms().take();
+  const std::span<const ShardNorm> own = shard_norms_.take();
   const std::size_t bytes = own.size_bytes();
   ranks.all_gather(&bytes, bytes_.data(), sizeof bytes);
   norms_.resize(std::accumulate(bytes_.begin(), bytes_.end(), std::size_t{0}) / sizeof(ShardNorm));

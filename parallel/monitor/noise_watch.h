@@ -5,7 +5,7 @@
 
 #include "core/step/shard_norms.h"
 #include "lockstep/rank_context.h"
-#include "lockstep/replica.h"
+#include "lockstep/step_result.h"
 #include "parallel/monitor/noise_scale.h"
 
 namespace lockstep {
@@ -15,7 +15,7 @@ namespace lockstep {
 /// and on any number of them. All of it must outlive the watch.
 class NoiseWatch {
  public:
-  NoiseWatch(RankContext& context, Replica& replica);
+  NoiseWatch(RankContext& context, ShardNorms& norms);
 
   /// A step's result, in the order of steps.
   void take(const StepResult& result);
@@ -35,7 +35,7 @@ class NoiseWatch {
   void gather_norms();
 
   RankContext& context_;
-  Replica& replica_;
+  ShardNorms& shard_norms_;
   NoiseScale scale_;
   std::vector<StepResult> results_;  // of measured steps since the last gather()
   std::vector<ShardNorm> norms_;     // of all ranks

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/monitor/step_log.h"
 
-#include "parallel/replica/step_times.h"
+#include "parallel/replica/replica_state.h"
 
 namespace lockstep {
 
-StepLog::StepLog(const Replica& replica,
+StepLog::StepLog(const ReplicaState& replica,
                  const TrainingFeed& feed,
                  const data::Loader& loader,
                  std::int64_t first_step,

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/loader.h"
-#include "lockstep/replica.h"
+#include "lockstep/step_result.h"
 #include "lockstep/time_breakdown.h"
 #include "lockstep/train_records.h"
 #include "lockstep/training_feed.h"
@@ -15,6 +15,8 @@
 #include "parallel/replica/step_times.h"
 
 namespace lockstep {
+
+class ReplicaState;
 
 /// Loss and accuracy of several steps: means over the labels that count, so that a short batch
 /// weighs less.
@@ -36,7 +38,7 @@ struct LossMeter {
 class StepLog {
  public:
   /// `wall_s`: of earlier processes of the same run; `meter`: what it was after `first_step`.
-  StepLog(const Replica& replica,
+  StepLog(const ReplicaState& replica,
           const TrainingFeed& feed,
           const data::Loader& loader,
           std::int64_t first_step,
@@ -89,7 +91,7 @@ class StepLog {
  private:
   using Clock = std::chrono::steady_clock;
 
-  const Replica& replica_;
+  const ReplicaState& replica_;
   const TrainingFeed& feed_;
   const data::Loader& loader_;
   double earlier_, before_pause_ = 0;

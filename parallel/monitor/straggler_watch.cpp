@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/monitor/straggler_watch.h"
 
-#include "parallel/replica/step_times.h"
+#include "parallel/replica/replica_state.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +24,7 @@ RankWork work_of(const StepTimes& times) {
 }  // namespace
 
 StragglerWatch::StragglerWatch(RankContext& context,
-                               const Replica& replica,
+                               const ReplicaState& replica,
                                const std::vector<TrainObserver*>& observers)
     : replica_(replica),
       observers_(observers),

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "lockstep/rank_context.h"
-#include "lockstep/replica.h"
 #include "lockstep/train_records.h"
 #include "parallel/comm/stop_agreement.h"
 #include "parallel/monitor/rank_placement.h"
 #include "parallel/monitor/straggler_scores.h"
 
 namespace lockstep {
+
+class ReplicaState;
 
 /// Names ranks that are slower than the others while the run continues. What each rank took for its
 /// own work travels in the StopAgreement's message; rank 0 judges (StragglerScores) and tells its
@@ -26,7 +27,7 @@ class StragglerWatch final : public MessagePart {
  public:
   /// Collective. All of it must outlive the watch.
   StragglerWatch(RankContext& context,
-                 const Replica& replica,
+                 const ReplicaState& replica,
                  const std::vector<TrainObserver*>& observers);
 
   void after_step() { ++steps_; }
@@ -42,7 +43,7 @@ class StragglerWatch final : public MessagePart {
  private:
   SlowRankRecord record(const RankScore& score) const;
 
-  const Replica& replica_;
+  const ReplicaState& replica_;
   const std::vector<TrainObserver*>& observers_;
   bool judges_;
   RankWork told_;                          // of this rank, in messages so far

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/replica.h"
 
-#include <chrono>
 #include <exception>
 
-#include "core/base/check.h"
 #include "core/base/sha256.h"
 #include "core/io/weights.h"
-#include "core/step/fault_injector.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/device_wait.h"
-#include "parallel/replica/memory_table.h"
-#include "parallel/replica/replica_check.h"
 #include "parallel/replica/replica_state.h"
 
 namespace lockstep {
@@ -22,23 +17,21 @@ Replica::Replica(RankContext& context,
                  const data::SampleSpec& samples,
                  const TrainOptions& options,
                  std::vector<std::int64_t> tail_sizes)
-    : Replica(context,
-              model,
-              loss,
-              samples,
-              options,
-              plan_batch(options, context.size()),
-              std::move(tail_sizes)) {}
+    : Replica(std::make_unique<ReplicaState>(context,
+                                             model,
+                                             loss,
+                                             samples,
+                                             options,
+                                             plan_batch(options, context.size()),
+                                             std::move(tail_sizes))) {}
 
-Replica::Replica(RankContext& context,
-                 const ModelFunction& model,
-                 const LossFunction& loss,
-                 const data::SampleSpec& samples,
-                 const TrainOptions& options,
-                 const BatchPlan& batch,
-                 std::vector<std::int64_t> tail_sizes)
-    : state_(std::make_unique<ReplicaState>(
-          context, model, loss, samples, options, batch, std::move(tail_sizes))) {}
+Replica::Replica(std::unique_ptr<ReplicaState> state) : state_(std::move(state)) {}
+
+ReplicaState& ReplicaState::of(const Replica& replica) { return *replica.state_; }
+
+std::unique_ptr<Replica> ReplicaState::make_replica(std::unique_ptr<ReplicaState> state) {
+  return std::unique_ptr<Replica>(new Replica(std::move(state)));
+}
 
 // An exception may leave exchanges in flight, and MPI cannot cancel them: peers still write into
 // these buffers while this rank reports its error. So they are leaked; the process ends soon.
@@ -62,12 +55,6 @@ std::int64_t Replica::micro_batches(const Schedule& schedule) const {
   return (schedule.samples - 1) / state_->batch.micro_batch + 1;
 }
 
-std::vector<NonFiniteFinding> Replica::find_nonfinite(const Schedule& schedule,
-                                                      data::Loader& loader,
-                                                      std::int64_t step) {
-  return state_->find_nonfinite(schedule, loader, step);
-}
-
 Schedule Replica::evaluation_schedule(std::int64_t samples) const {
   const BatchPlan& b = state_->batch;
   return make_schedule({.samples = samples,
@@ -87,22 +74,13 @@ std::span<const StepResult> Replica::train_step(const Schedule& schedule,
                                                 data::Loader& loader,
                                                 std::int64_t step,
                                                 float lr) {
-  FaultInjector* const injector = fault_injector();
-  if (injector != nullptr && injector->take(FaultKind::flip_weight, step + 1) != nullptr)
-    flip_bit(0, 0, 20);
   return state_->train_step(schedule, loader, step, lr);
 }
 
 std::optional<GraphUse> Replica::graph_use() const { return state_->graph_use(); }
 
 std::span<const StepResult> Replica::finish_steps() {
-  const auto begin = std::chrono::steady_clock::now();
-  const std::span<const StepResult> results = [this] {
-    const DeviceWait waiting(state_->context);
-    return state_->parts.outcomes.take_all();
-  }();
-  state_->times.device_wait +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const std::span<const StepResult> results = state_->take_results();
   require_healthy();
   return results;
 }
@@ -116,20 +94,13 @@ const StepResult& Replica::newest_result() {
 
 void Replica::require_healthy() const { state_->context.communicator().require_healthy(); }
 
-void Replica::resume_updates() {
-  const DeviceWait waiting(state_->context);
-  state_->parts.outcomes.clear_error();
-}
+void Replica::resume_updates() { state_->resume_updates(); }
 
 void Replica::time_next_step() { state_->device_timer.measure_next_step(); }
 
 std::optional<DeviceTimes> Replica::device_times(std::int64_t step) const {
   return state_->device_timer.of(step);
 }
-
-void Replica::leave_out_of_device_times() { state_->device_timer.skip_work(); }
-
-ShardNorms& Replica::shard_norms() { return state_->parts.shard_norms; }
 
 StepResult Replica::evaluate(const Schedule& schedule, data::Loader& loader) {
   return *state_->evaluate(schedule, loader, {});
@@ -141,21 +112,7 @@ std::optional<StepResult> Replica::evaluate(const Schedule& schedule,
   return state_->evaluate(schedule, loader, interrupted);
 }
 
-Position& Replica::position() { return state_->context.position(); }
-
-StepTimes Replica::times() const {
-  StepTimes times = state_->times;
-  times.exposed_communication = state_->parts.exchange.exposed_seconds();
-  return times;
-}
-
 std::size_t Replica::activation_bytes() const { return state_->programs.arena_bytes(); }
-
-MemoryTable Replica::memory() const { return state_->memory(); }
-
-std::uint64_t Replica::baseline_bytes() const { return state_->programs.baseline_bytes(); }
-
-Profiler* Replica::profiler() { return state_->profiler.get(); }
 
 std::uint64_t Replica::bytes_sent() const { return state_->parts.exchange.bytes_sent(); }
 
@@ -213,54 +170,6 @@ std::vector<io::NamedTensor> Replica::gradients() const {
   ReplicaState& s = *state_;
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.gradients(), true);
-}
-
-SavedArrays Replica::saved_arrays() const {
-  ReplicaState& s = *state_;
-  SavedArrays saved{
-      s.context.backend(), s.programs.graph(), s.programs.space(), {{"", s.programs.parameters()}}};
-  for (FlatArray& array : s.parts.optimizer.state_arrays())
-    saved.arrays.push_back(std::move(array));
-  return saved;
-}
-
-void Replica::restore(const std::string& checkpoint) {
-  lockstep::restore(saved_arrays(), checkpoint);
-  state_->programs.packed().invalidate();
-  resume_updates();
-  state_->device_timer.skip_work();
-}
-
-std::string Replica::flip_bit(std::size_t array, std::int64_t index, int bit) {
-  const SavedArrays saved = saved_arrays();
-  std::vector<ComparedTensor> tensors = compared_tensors(saved);
-  std::erase_if(tensors, [&](const ComparedTensor& tensor) { return tensor.array != array; });
-  std::int64_t elems = 0;
-  for (const ComparedTensor& tensor : tensors) elems += tensor.range.elems;
-  LOCKSTEP_CHECK(elems > 0 && index >= 0 && bit >= 0 && bit < 32,
-                 ConfigError,
-                 "flip: array {} of {}, element {}, bit {}: does not exist",
-                 array,
-                 saved.arrays.size(),
-                 index,
-                 bit);
-  index %= elems;
-  auto tensor = tensors.begin();
-  for (; index >= tensor->range.elems; ++tensor) index -= tensor->range.elems;
-  float* place = saved.arrays[array].values + tensor->range.offset + index;
-  std::uint32_t bits = 0;
-  saved.backend.copy_to_host(&bits, place, sizeof bits);
-  bits ^= 1u << bit;
-  saved.backend.copy_to_device(place, &bits, sizeof bits);
-  state_->programs.packed().invalidate();
-  const std::string& name = saved.graph.parameters()[std::size_t(tensor->parameter)].name;
-  return array == 0 ? name : name + "." + saved.arrays[array].name;
-}
-
-std::string Replica::program_text() const {
-  ProgramSet& programs = state_->programs;
-  return to_text(programs.graph()) + to_text(programs.space(), programs.graph()) +
-         to_text(programs.plan());
 }
 
 }  // namespace lockstep

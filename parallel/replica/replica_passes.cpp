@@ -88,7 +88,7 @@ void ReplicaState::compute(Program& program, const RunState& state) {
 std::vector<NonFiniteFinding> ReplicaState::find_nonfinite(const Schedule& schedule,
                                                            data::Loader& loader,
                                                            std::int64_t step) {
-  const StepTimes before = times;  // which are training's
+  const StepTimes before = times_;  // which are training's
   checks_.locator.begin();
   checks_.now = true;
   programs.check_finite(checks_.locator.report());
@@ -118,7 +118,7 @@ std::vector<NonFiniteFinding> ReplicaState::find_nonfinite(const Schedule& sched
     context.backend().synchronize();  // the loader's memory is copied from until then
   }
   programs.packed().invalidate();  // on ranks that had none to compute, too: see GraphKey
-  times = before;
+  times_ = before;
   device_timer.skip_work();
   checks_.now = checks_.always;
   if (!checks_.now) programs.check_finite(nullptr);

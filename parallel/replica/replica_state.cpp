@@ -160,7 +160,7 @@ void ReplicaState::set_sample_weight(const Schedule& schedule) {
   const auto begin = Clock::now();
   const DeviceWait waiting(context);
   context.backend().synchronize();
-  times.device_wait += seconds_between(begin, Clock::now());
+  times_.device_wait += seconds_between(begin, Clock::now());
   place = weight;
 }
 
@@ -313,6 +313,27 @@ std::optional<GraphUse> ReplicaState::graph_use() const {
                             "`noise_scale_every` 0")
                       : "too few steps: the second of a kind is captured";
   return use;
+}
+
+std::span<const StepResult> ReplicaState::take_results() {
+  const auto begin = Clock::now();
+  const std::span<const StepResult> results = [this] {
+    const DeviceWait waiting(context);
+    return parts.outcomes.take_all();
+  }();
+  times_.device_wait += seconds_between(begin, Clock::now());
+  return results;
+}
+
+void ReplicaState::resume_updates() {
+  const DeviceWait waiting(context);
+  parts.outcomes.clear_error();
+}
+
+StepTimes ReplicaState::times() const {
+  StepTimes times = times_;
+  times.exposed_communication = parts.exchange.exposed_seconds();
+  return times;
 }
 
 MemoryTable ReplicaState::memory() const {

@@ -15,6 +15,7 @@
 #include "core/exec/profiler.h"
 #include "core/exec/range_marker.h"
 #include "core/step/device_timer.h"
+#include "core/step/snapshot.h"
 #include "core/step/step_graphs.h"
 #include "lockstep/builder.h"
 #include "lockstep/loader.h"
@@ -29,9 +30,16 @@
 
 namespace lockstep {
 
-/// The inside of a Replica.
+class Replica;
+
+/// The inside of a Replica: what its members do, and what the Trainer, monitors and benchmarks need
+/// of it beyond those. Collective as they are.
 class ReplicaState {
  public:
+  static ReplicaState& of(const Replica& replica);
+  static std::unique_ptr<Replica> make_replica(std::unique_ptr<ReplicaState> state);
+
+  /// `batch` is plan_batch(options, context.size()); the rest as Replica's.
   ReplicaState(RankContext& context,
                const ModelFunction& model,
                const LossFunction& loss,
@@ -49,12 +57,35 @@ class ReplicaState {
   std::optional<StepResult> evaluate(const Schedule& schedule,
                                      data::Loader& loader,
                                      const std::function<bool()>& interrupted);
+  /// See Replica::finish_steps().
+  std::span<const StepResult> take_results();
+  void resume_updates();
+  std::optional<GraphUse> graph_use() const;
+
+  /// Computes the micro-batches of step `step` again, forward and backward with the current
+  /// weights, and checks all loaded samples and all kernel outputs for non-finite values. Exchanges
+  /// and updates nothing, but overwrites this rank's gradients. `loader` delivers the micro-batches
+  /// as for train_step(). Returns the findings, equal on all ranks.
   std::vector<NonFiniteFinding> find_nonfinite(const Schedule& schedule,
                                                data::Loader& loader,
                                                std::int64_t step);
-  std::optional<GraphUse> graph_use() const;
-  /// All that is reserved, by category.
+  /// Where the steps' time went.
+  StepTimes times() const;
+  /// The memory that is reserved, by category; loader and snapshot are not part of it.
   MemoryTable memory() const;
+  /// The arrays that a checkpoint saves; valid as long as the replica.
+  SavedArrays saved_arrays();
+  /// Loads parameters, running statistics and optimizer state of a verified checkpoint, then calls
+  /// resume_updates(). Throws DataError: it belongs to another model.
+  void restore(const std::string& checkpoint);
+  /// Injects a fault: flips bit `bit` (0 to 31) of element `index` of array `array`, on this rank
+  /// alone, between steps. Array 0 holds the parameters and running statistics, later ones the
+  /// optimizer's, in the order of saved_arrays(). `index` counts over the array's
+  /// compared_tensors(), modulo their elements. Returns the tensor's name, "conv1.weight.exp_avg".
+  /// Throws ConfigError: the array, element or bit does not exist.
+  std::string flip_bit(std::size_t array, std::int64_t index, int bit);
+  /// Text of graph, flat space and plan: equal on every rank, part of the fingerprint.
+  std::string program_text();
 
   RankContext& context;
   TrainOptions options;
@@ -62,7 +93,6 @@ class ReplicaState {
   ProgramSet programs;
   ReplicaParts parts;
   std::optional<io::LoadReport> initial_weights;  // where TrainOptions::init named a file
-  StepTimes times;  ///< but for exposed_communication, which the exchange knows
   DeviceTimer device_timer;
   /// Of a GPU, with everything made that a step needs; see context_part().
   std::optional<std::uint64_t> context_bytes;
@@ -198,8 +228,9 @@ class ReplicaState {
   Upload upload_;
   Checks checks_;
   Probes probes_;
-  LapTimer timer_;  // of load(), parts of a step and what comes between them
-  StepPlan plan_;   // of the current segment, where that is not replayed
+  StepTimes times_;  // but for exposed_communication, which the exchange knows
+  LapTimer timer_;   // of load(), parts of a step and what comes between them
+  StepPlan plan_;    // of the current segment, where that is not replayed
   const std::function<void()> between_kernels_ = [this] { move_exchange(); };
   StepGraphs graphs_;
   std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch

@@ -56,6 +56,9 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
                                                      data::Loader& loader,
                                                      std::int64_t step,
                                                      float lr) {
+  FaultInjector* const injector = fault_injector();
+  if (injector != nullptr && injector->take(FaultKind::flip_weight, step + 1) != nullptr)
+    flip_bit(0, 0, 20);
   Segment segment(*this);
   segment.schedule = &schedule;
   segment.step = step;
@@ -79,12 +82,12 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
       segment.ends_step = last && last_shard && !apart;
       load(*segment.program, loader, segment.state.first_sample);
       if (micro_batch.samples == batch.micro_batch) {
-        times.whole_loading += upload_.loading;
-        ++times.whole_loaded;
+        times_.whole_loading += upload_.loading;
+        ++times_.whole_loaded;
       }
-      times.data += upload_.fetching;
-      times.copy += upload_.loading - upload_.fetching;
-      times.device_wait += upload_.device_wait;
+      times_.data += upload_.fetching;
+      times_.copy += upload_.loading - upload_.fetching;
+      times_.device_wait += upload_.device_wait;
       run_segment(segment);
       ++segment.round;
     }
@@ -110,7 +113,7 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
     return parts.outcomes.push(step, schedule.samples);
   }();
   context.communicator().require_healthy();
-  times.device_wait += timer_.lap();
+  times_.device_wait += timer_.lap();
   if (profiler) profiler->end_step();
   return known;
 }
@@ -183,7 +186,7 @@ const StepPlan& ReplicaState::plan(const Segment& segment) {
 }
 
 void ReplicaState::run_segment(Segment& segment) {
-  segment.moving = times.moving_exchanges;
+  segment.moving = times_.moving_exchanges;
   if (!captures_now()) return run_eagerly(segment);
   segment.place = parts.exchange.place();
   segment.sent = parts.exchange.sent();
@@ -193,13 +196,13 @@ void ReplicaState::run_segment(Segment& segment) {
     case StepWay::eager:
       break;
     case StepWay::captured:
-      times.backward += timer_.lap();
+      times_.backward += timer_.lap();
       if (segment.ends_step)
         bytes_sent_[segment.schedule->samples] = parts.exchange.sent() - segment.sent;
       break;
     case StepWay::replayed:
       account_replay(segment);
-      times.backward += timer_.lap() - (parts.exchange.exposed_seconds() - exposed);
+      times_.backward += timer_.lap() - (parts.exchange.exposed_seconds() - exposed);
       break;
   }
   // Where the segment holds collectives, all ranks have agreed that its capture failed.
@@ -248,14 +251,14 @@ void ReplicaState::end_phase(Segment& segment, StepWork work) {
   const bool is_forward = work == StepWork::forward;
   device_timer.mark(is_forward ? DevicePart::forward : DevicePart::backward);
   const double seconds = timer_.lap();
-  (is_forward ? times.forward : times.backward) += seconds;
+  (is_forward ? times_.forward : times_.backward) += seconds;
   if (is_forward) segment.forward = seconds;
   if (is_forward || work == StepWork::sum_shard || segment.program == nullptr) return;
   const std::int64_t samples = segment.program->samples;
   if (checks_.now) end_round(samples == 0 ? -1 : std::int64_t(segment.state.first_sample));
   if (samples != batch.micro_batch) return;
-  times.whole_compute += segment.forward + seconds - (times.moving_exchanges - segment.moving);
-  ++times.whole_computed;
+  times_.whole_compute += segment.forward + seconds - (times_.moving_exchanges - segment.moving);
+  ++times_.whole_computed;
 }
 
 bool ReplicaState::captures_by_place() const {
@@ -317,7 +320,7 @@ void ReplicaState::start_bucket(const Segment& segment, int bucket) {
   if (profiler) probes_.started[b] = begin;
   const DeviceScope scope(profiler.get(), profiler ? probes_.bucket_work[b] : -1);
   parts.exchange.start_bucket(bucket);
-  times.moving_exchanges += seconds_since(begin);
+  times_.moving_exchanges += seconds_since(begin);
 }
 
 void ReplicaState::move_exchange() {
@@ -325,7 +328,7 @@ void ReplicaState::move_exchange() {
   const auto begin = Clock::now();
   const DeviceScope scope(profiler.get(), probes_.moving);
   parts.exchange.progress();
-  times.moving_exchanges += seconds_since(begin);
+  times_.moving_exchanges += seconds_since(begin);
 }
 
 void ReplicaState::sum_shard(const Segment& segment) {
@@ -372,7 +375,7 @@ void ReplicaState::update(const Segment& segment) {
     parts.optimizer.update_bucket(b, segment.step, segment.lr, outcome, segment.state.counters);
   parts.optimizer.update_running_statistics(outcome);
   programs.packed().invalidate_but_rounded();
-  times.optimizer += timer_.lap();
+  times_.optimizer += timer_.lap();
   if (!profiler) return;
   profiler->leave();
   profiler->record(probes_.optimizer, begin, timer_.at());

@@ -44,9 +44,9 @@ void end_after(std::chrono::milliseconds time, int exit_code) {
 
 }  // namespace
 
-ErrorConsensus::ErrorConsensus(Job& job) : job_(job) {
+ErrorConsensus::ErrorConsensus(Job& job) : job_(job), inside_(JobInternals::of(job)) {
   // Unwatched: where ranks stand is what they did before they came here.
-  if (job.size() > 1) side_channel_ = job.plain_communicator().split(0, job.rank());
+  if (job.size() > 1) side_channel_ = inside_.plain.split(0, job.rank());
 }
 
 ErrorConsensus::~ErrorConsensus() = default;
@@ -56,7 +56,7 @@ int ErrorConsensus::report(const std::exception_ptr& error) {
   const ErrorReport report = describe(error);
   const FaultRecord record = to_record(report, rank, job_.position().read());
   if (side_channel_ == nullptr) {
-    job_.fault_log().write(record, true);
+    inside_.fault_log.write(record, true);
     return report.exit_code;
   }
   constexpr std::int64_t kFloats = sizeof(Card) / sizeof(float);
@@ -75,7 +75,7 @@ int ErrorConsensus::report(const std::exception_ptr& error) {
   bool said_by_lower_rank = false;
   for (int r = 0; r < rank; ++r)
     said_by_lower_rank |= cards[std::size_t(r)] == cards[std::size_t(rank)];
-  job_.fault_log().write(record, !said_by_lower_rank);
+  inside_.fault_log.write(record, !said_by_lower_rank);
   const int exit_code = int(cards[0].exit_code);
   // At the first rank that ends with an error mpirun stops answering those that still leave MPI.
   end_after(kMaxGoodbye, exit_code);
@@ -84,13 +84,13 @@ int ErrorConsensus::report(const std::exception_ptr& error) {
 
 void ErrorConsensus::end_job(const FaultRecord& record) {
   write_to_screen(to_block(record));
-  job_.watchdog().announce(record);
-  job_.fault_log().write(record, false);
+  inside_.watchdog.announce(record);
+  inside_.fault_log.write(record, false);
   // The others end by themselves; this is for one whose watchdog cannot. mpirun does not answer
   // once another rank has ended, and kills this one two seconds later.
   end_after(kMaxAbort, record.exit_code);
   side_channel_.release();  // others may never come to free it
-  job_.plain_communicator().abort(record.exit_code);
+  inside_.plain.abort(record.exit_code);
   _exit(record.exit_code);
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/exec/communicator.h"
 #include "lockstep/job.h"
+#include "parallel/session/job_internals.h"
 #include "parallel/watchdog/fault_record.h"
 
 namespace lockstep {
@@ -38,6 +39,7 @@ class ErrorConsensus {
   [[noreturn]] void end_job(const FaultRecord& record);
 
   Job& job_;
+  JobInternals inside_;
   std::unique_ptr<Communicator> side_channel_;  // free of the collectives that others wait in
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/base/check.h"
@@ -26,6 +27,7 @@
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"
 #include "parallel/session/gpu_binding.h"
+#include "parallel/session/job_internals.h"
 #include "parallel/session/job_network.h"
 #include "parallel/session/loaded_libraries.h"
 #include "parallel/session/rank_discovery.h"
@@ -36,6 +38,10 @@ namespace lockstep {
 
 class Job::State {
  public:
+  void watch(Position& position, const WatchLimits& limits, bool launched);
+  /// By NCCL, or through MPI where that cannot be.
+  void join_devices(Job& job, std::span<const DeviceCard> cards);
+
   RankDiscovery discovery;
   std::unique_ptr<FaultInjector> faults;
   FaultLog fault_log;
@@ -100,7 +106,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   if (s.discovery.size == 1) {
     s.plain = std::make_unique<SelfCommunicator>();
     s.communicator = std::make_unique<SelfCommunicator>();
-    watch(limits, launched);
+    s.watch(position(), limits, launched);
     return;
   }
   const RendezvousTimeout join(s.discovery, variables, limits.join_s);
@@ -115,23 +121,20 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
                          s.network,
                          transports == variables.end() ? std::string() : transports->second);
   if (!open.empty() && s.plain->rank() == 0) print_warning(open, 0);
-  watch(limits, launched);
+  s.watch(position(), limits, launched);
   s.communicator = make_watched_communicator(
       make_mpi_communicator(*s.mpi), position(), env().check_collectives == "1");
 }
 
-void Job::watch(const WatchLimits& limits, bool launched) {
-  State& s = *state_;
-  s.watchdog.emplace(
-      *s.plain,
-      position(),
-      [log = &s.fault_log](const FaultRecord& record, bool reports) {
-        log->write(record, reports);
-      },
+void Job::State::watch(Position& position, const WatchLimits& limits, bool launched) {
+  watchdog.emplace(
+      *plain,
+      position,
+      [log = &fault_log](const FaultRecord& record, bool reports) { log->write(record, reports); },
       limits,
       launched,
-      s.network.addresses);
-  if (const std::string& why = s.watchdog->blindness(); !why.empty() && s.plain->rank() == 0)
+      network.addresses);
+  if (const std::string& why = watchdog->blindness(); !why.empty() && plain->rank() == 0)
     print_warning(why + ": a dead or frozen rank will not be seen; open TCP between the hosts", 0);
 }
 
@@ -168,33 +171,32 @@ void Job::open_device(const std::string& device) {
   s.backend = std::move(backend);
   if (own.cuda) s.gpu = own.device;
   s.device_note = own.cuda ? sharing_note(cards) : own.text;
-  if (own.cuda && s.communicator->size() > 1) join_devices(cards);
+  if (own.cuda && s.communicator->size() > 1) s.join_devices(*this, cards);
 }
 
-void Job::join_devices(std::span<const DeviceCard> cards) {
-  State& s = *state_;
+void Job::State::join_devices(Job& job, std::span<const DeviceCard> cards) {
   const std::string why_not = reason_against_nccl(cards);
   if (why_not.empty()) {
-    s.of_devices = make_nccl_communicator(*s.communicator, *s.backend, {.join_s = s.join_s});
+    of_devices = make_nccl_communicator(*communicator, *backend, {.join_s = join_s});
     // Whether it reaches all ranks. What a training needs more is tried when that is known: see
     // Note [Communicator warm-up].
-    warm_up_connections(*this);
+    warm_up_connections(job);
     return;
   }
   // Hosts may be set up differently, and all have to exchange in one way.
-  const auto reach = gather_records(*s.communicator, std::uint8_t(MpiSession::reaches_gpus()));
+  const auto reach = gather_records(*communicator, std::uint8_t(MpiSession::reaches_gpus()));
   const bool reached = std::ranges::all_of(reach, [](std::uint8_t one) { return one != 0; });
   if (reached)
-    s.reaching = make_watched_communicator(make_mpi_communicator(*s.mpi, MpiExchange::messages),
-                                           position(),
-                                           env().check_collectives == "1");
-  s.of_devices =
-      reached ? make_staged_communicator(*s.reaching, *s.backend, DeviceReach::all_but_all_reduce)
-              : make_staged_communicator(*s.communicator, *s.backend);
-  if (!s.device_note.empty()) s.device_note += "; ";
-  s.device_note += fmt::format("gradients travel through {} MPI, not NCCL: {}",
-                               reached ? "a CUDA-aware" : "host memory and",
-                               why_not);
+    reaching = make_watched_communicator(make_mpi_communicator(*mpi, MpiExchange::messages),
+                                         job.position(),
+                                         env().check_collectives == "1");
+  of_devices = reached
+                   ? make_staged_communicator(*reaching, *backend, DeviceReach::all_but_all_reduce)
+                   : make_staged_communicator(*communicator, *backend);
+  if (!device_note.empty()) device_note += "; ";
+  device_note += fmt::format("gradients travel through {} MPI, not NCCL: {}",
+                             reached ? "a CUDA-aware" : "host memory and",
+                             why_not);
 }
 
 Backend& Job::backend() {
@@ -208,11 +210,13 @@ Communicator& Job::communicator() {
 }
 
 Communicator& Job::host_communicator() { return *state_->communicator; }
-Communicator& Job::plain_communicator() { return *state_->plain; }
-Watchdog& Job::watchdog() { return *state_->watchdog; }
-FaultLog& Job::fault_log() { return state_->fault_log; }
 const std::string& Job::source() const { return state_->discovery.source; }
 const std::optional<std::string>& Job::gpu() const { return state_->gpu; }
 const std::string& Job::device_note() const { return state_->device_note; }
+
+JobInternals JobInternals::of(const Job& job) {
+  Job::State& s = *job.state_;
+  return {.plain = *s.plain, .watchdog = *s.watchdog, .fault_log = s.fault_log};
+}
 
 }  // namespace lockstep

@@ -101,7 +101,7 @@ void Evaluation::try_skipped_again() {
   for (auto i = std::size_t(context_.rank()); i < skipped_.size();
        i += std::size_t(context_.size())) {
     zero_filled.load(0, skipped_[i], input.data(), target.data());
-    replica_.position().tick();
+    context_.position().tick();
   }
   const std::set<std::int64_t> samples = zero_filled.unreadable();
   skipped_.clear();

@@ -3,11 +3,12 @@
 
 #include "core/exec/position.h"
 #include "lockstep/batch_plan.h"
+#include "parallel/replica/replica_state.h"
 
 namespace lockstep {
 
 void lend_to_loader(Replica& replica, data::LoaderOptions& loading) {
-  loading.loaded = [&position = replica.position()] { position.tick(); };
+  loading.loaded = [&position = ReplicaState::of(replica).context.position()] { position.tick(); };
   replica.lend_memory(loading);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "core/base/check.h"
@@ -17,6 +18,7 @@
 #include "parallel/batch/fingerprint.h"
 #include "parallel/batch/run_settings.h"
 #include "parallel/batch/training_feed.h"
+#include "parallel/replica/replica_state.h"
 #include "parallel/training/resume.h"
 #include "parallel/training/training_run.h"
 
@@ -104,7 +106,7 @@ class Trainer::State {
   }
 
   Replica& replica() {
-    LOCKSTEP_CHECK(replica_.has_value(), ConfigError, "trainer: fit() comes first");
+    LOCKSTEP_CHECK(replica_ != nullptr, ConfigError, "trainer: fit() comes first");
     return *replica_;
   }
 
@@ -148,10 +150,11 @@ class Trainer::State {
   /// Makes the replica, and has the ranks agree that they made the same.
   void build(const data::DataSplit& data) {
     make_replica(data);
-    Fingerprint built{{"program", short_hash(replica_->program_text())}};
+    ReplicaState& replica = ReplicaState::of(*replica_);
+    Fingerprint built{{"program", short_hash(replica.program_text())}};
     if (const std::string choices = context_.backend().choices(); !choices.empty())
       built.emplace_back("algorithms", short_hash(choices));
-    if (start_) replica_->restore(start_->record.path);
+    if (start_) replica.restore(start_->record.path);
     if (start_ || !options_.init.empty())
       built.emplace_back("weights at the start", replica_->weights_sha256().substr(0, 16));
     compare_fingerprints(context_.communicator(), built);
@@ -162,7 +165,9 @@ class Trainer::State {
         tail_sizes(batch_, data.train->size(), data.validation ? data.validation->size() : 0);
     TrainOptions options = options_;
     if (start_) options.init.clear();  // the checkpoint has the weights
-    replica_.emplace(context_, model_, loss_, data.train->spec(), options, batch_, tails);
+    replica_.reset();                  // of an earlier fit(), before its memory is reserved again
+    replica_ = ReplicaState::make_replica(std::make_unique<ReplicaState>(
+        context_, model_, loss_, data.train->spec(), options, batch_, tails));
   }
 
   RankContext& context_;
@@ -171,7 +176,7 @@ class Trainer::State {
   TrainOptions options_;
   BatchPlan batch_;
   std::vector<TrainObserver*> observers_;
-  std::optional<Replica> replica_;
+  std::unique_ptr<Replica> replica_;
   LrSchedule schedule_;
   std::int64_t steps_ = 0;
   Fingerprint settings_;

@@ -14,11 +14,12 @@ namespace lockstep {
 
 TrainingRun::TrainingRun(const Parts& parts)
     : p_(parts),
+      inside_(ReplicaState::of(p_.replica)),
       feed_(make_feed()),
       requests_(feed_),
-      replica_check_(p_.context, p_.replica.saved_arrays(), p_.options.check_replicas_every),
-      straggler_watch_(p_.context, p_.replica, p_.observers),
-      noise_watch_(p_.context, p_.replica) {
+      replica_check_(p_.context, inside_.saved_arrays(), p_.options.check_replicas_every),
+      straggler_watch_(p_.context, inside_, p_.observers),
+      noise_watch_(p_.context, inside_.parts.shard_norms) {
   LOCKSTEP_CHECK(p_.options.on_spike == OnSpike::ignore || !p_.options.checkpoint.folder.empty(),
                  ConfigError,
                  "on_spike rollback needs a folder of checkpoints to go back to");
@@ -31,7 +32,7 @@ TrainingRun::TrainingRun(const Parts& parts)
                      std::vector<MessagePart*>{&replica_check_, &straggler_watch_});
   if (!p_.options.checkpoint.folder.empty() && p_.context.rank() == 0)
     checkpointing_.emplace(p_.options.checkpoint,
-                           p_.replica.saved_arrays(),
+                           inside_.saved_arrays(),
                            p_.start ? p_.start->state : io::CheckpointState{},
                            p_.observers);
   return_free_memory();  // initial weights were made on the heap
@@ -77,8 +78,8 @@ TrainSummary TrainingRun::run() {
   replica_check_.check_now(done_);
   p_.context.communicator().barrier();
   if (p_.options.accepted) p_.options.accepted(p_.start != nullptr);
-  if (p_.options.profile) start_profile(p_.context, *p_.replica.profiler(), done_, p_.observers);
-  log_.emplace(p_.replica,
+  if (p_.options.profile) start_profile(p_.context, *inside_.profiler, done_, p_.observers);
+  log_.emplace(inside_,
                feed_,
                *loader_,
                done_,
@@ -97,7 +98,7 @@ TrainSummary TrainingRun::run() {
     // The end needs no agreement: every rank is there.
     straggler_watch_.after_step();
     summary_.stopped = agreement_->poll(replica_check_.after_step(done_)) && done_ < p_.steps;
-    if (replica_check_.hashed(done_)) p_.replica.leave_out_of_device_times();
+    if (replica_check_.hashed(done_)) inside_.device_timer.skip_work();
     evaluate();
     save_when_due();
     log_->step_done();
@@ -232,7 +233,7 @@ void TrainingRun::save_when_due() {
   const StepLog::Stall stall(*log_, TimePart::checkpoint);
   if (checkpointing_->after_step(
           done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_))
-    p_.replica.leave_out_of_device_times();
+    inside_.device_timer.skip_work();
 }
 
 /// Rank 0 alone waits here, as it alone saves. It must not save the weights after a bad step,

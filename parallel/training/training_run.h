@@ -24,6 +24,7 @@
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/nonfinite_locator.h"
 #include "parallel/replica/replica_check.h"
+#include "parallel/replica/replica_state.h"
 #include "parallel/training/checkpointing.h"
 #include "parallel/training/evaluation.h"
 #include "parallel/training/resume.h"
@@ -104,6 +105,7 @@ class TrainingRun {
   bool add_faults(io::CheckpointState& state, const StepResult& newest) const;
 
   Parts p_;
+  ReplicaState& inside_;  // of p_.replica
   TrainingFeed feed_;
   TrainingRequests requests_;
   ReplicaCheck replica_check_;

@@ -29,7 +29,7 @@ void TrainingRun::finish() {
   TrainSummary& s = summary_;
   const TimeBreakdown breakdown = log_->breakdown();
   const std::optional<double> queued = log_->queued_seconds();
-  if (p_.options.profile) stop_profile(p_.context, *p_.replica.profiler());
+  if (p_.options.profile) stop_profile(p_.context, *inside_.profiler);
   if (p_.options.complete_summary && !s.stopped) p_.options.complete_summary(s);
   s.steps = done_;
   s.samples = feed_.samples_before(done_);
@@ -59,7 +59,7 @@ void TrainingRun::finish() {
   std::optional<ProfileRecord> profile;
   if (p_.options.profile && !s.stopped)
     profile = make_profile(
-        p_.context, *p_.replica.profiler(), std::max<std::int64_t>(1, done_ - s.resumed_at));
+        p_.context, *inside_.profiler, std::max<std::int64_t>(1, done_ - s.resumed_at));
   save_at_end();
   const MemoryTable reserved = memory_table();
   for (std::size_t i = 0; i < kMemoryCategories; ++i)
@@ -69,7 +69,7 @@ void TrainingRun::finish() {
   s.peak_memory_bytes = peak_resident_bytes();
   // Pages of libraries come in as code first runs; what was there before is the rest. A process's
   // memory says nothing of a device's.
-  const std::uint64_t own = p_.replica.baseline_bytes();
+  const std::uint64_t own = inside_.programs.baseline_bytes();
   s.memory_baseline_bytes = is_on_host() && own > 0 ? own + resident_memory().files : 0;
   for (TrainObserver* observer : p_.observers)
     s.stopped ? observer->on_stop(s) : observer->on_end(s);
@@ -97,7 +97,7 @@ void TrainingRun::count_skipped() {
 RunFacts TrainingRun::facts() const {
   const TrainSummary& s = summary_;
   const std::vector<RankPlacement>& placements = straggler_watch_.placements();
-  const SavedArrays saved = p_.replica.saved_arrays();
+  const SavedArrays saved = inside_.saved_arrays();
   RunFacts facts{.breakdowns = s.breakdowns,
                  .steps = done_ - s.resumed_at,
                  .log_every = p_.options.log_every,
@@ -118,7 +118,7 @@ RunFacts TrainingRun::facts() const {
                  .slowest_phase = s.slowest_phase,
                  .slowest_score = s.slowest_score,
                  .buckets = std::int64_t(saved.space.buckets.size()),
-                 .moving_seconds = p_.replica.times().moving_exchanges,
+                 .moving_seconds = inside_.times().moving_exchanges,
                  .on_gpu = !is_on_host()};
   // Steps that are replayed have fewer gaps than those that were measured.
   const bool replays = s.graph_use && s.graph_use->replays > 0;
@@ -129,7 +129,7 @@ RunFacts TrainingRun::facts() const {
 }
 
 bool TrainingRun::is_on_host() const {
-  return p_.context.backend().is_host_memory(p_.replica.saved_arrays().arrays.front().values);
+  return p_.context.backend().is_host_memory(inside_.saved_arrays().arrays.front().values);
 }
 
 void TrainingRun::tell_noise_scale() {
@@ -161,8 +161,8 @@ void TrainingRun::tell_noise_scale() {
 }
 
 MemoryTable TrainingRun::memory_table() const {
-  MemoryTable table = p_.replica.memory();
-  const SavedArrays saved = p_.replica.saved_arrays();
+  MemoryTable table = inside_.memory();
+  const SavedArrays saved = inside_.saved_arrays();
   table[MemoryCategory::loader] =
       loader_->memory_bytes() + requests_.memory_bytes() + summary_.evaluation_loader_bytes;
   table[MemoryCategory::image_decoding] = decoding_bytes(p_.data, p_.options, p_.replica.batch());

@@ -62,7 +62,7 @@ std::string TrainingRun::replay(const StepResult& result, std::optional<NonFinit
   TrainingRequests requests(feed_, result.step);
   data::Loader loader(
       p_.data.train, loader_options(), [&](data::LoadRequest& r) { return requests.next(r); });
-  const auto findings = p_.replica.find_nonfinite(schedule, loader, result.step);
+  const auto findings = inside_.find_nonfinite(schedule, loader, result.step);
   log_->resume();
   if (findings.empty())
     return "a replay of the step finds every value finite: a sum over ranks that overflows, or a "
@@ -126,7 +126,7 @@ void TrainingRun::roll_back() {
   const ResumePoint point = point_to_go_back_to(spike);
   SkippedBatches skipped_batches = feed_.skipped_batches();
   skip_batches(skipped_batches, point.state.step, spike.step);
-  p_.replica.restore(point.record.path);
+  inside_.restore(point.record.path);
   take_over(point.state);
   ++summary_.rollbacks;
   feed_.set_skipped_batches(std::move(skipped_batches));

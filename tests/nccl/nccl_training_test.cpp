@@ -13,6 +13,7 @@
 #include "lockstep/zoo.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/communicator_warmup.h"
+#include "parallel/replica/replica_state.h"
 #include "tests/nccl/nccl_fixture.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/context_near.h"
@@ -311,7 +312,7 @@ class Steps {
   }
   Replica& replica() { return replica_; }
   std::vector<float> weights() {
-    const SavedArrays saved = replica_.saved_arrays();
+    const SavedArrays saved = ReplicaState::of(replica_).saved_arrays();
     std::vector<float> values(std::size_t(saved.space.elems));
     saved.backend.copy_to_host(
         values.data(), saved.arrays[0].values, values.size() * sizeof(float));
@@ -360,7 +361,8 @@ TEST(NcclTraining, GraphsSeeWeightsThatChangeBetweenSteps) {
       NcclContext context;
       Steps steps(context, run);
       steps.train(6);
-      for (int i = 0; i < 20; ++i) steps.replica().flip_bit(0, 97 * i, 22);  // in every layer
+      for (int i = 0; i < 20; ++i)
+        ReplicaState::of(steps.replica()).flip_bit(0, 97 * i, 22);  // in every layer
       steps.train(4);
       return steps.weights();
     };

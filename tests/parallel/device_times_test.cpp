@@ -11,6 +11,7 @@
 #include "lockstep/trainer.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"
+#include "parallel/replica/replica_state.h"
 #include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/support/device_context.h"
@@ -149,11 +150,11 @@ TEST(DeviceTimes, LeaveOutWhatTheyAreToldToAndNothingElse) {
   steps.train_measured(2);
   const auto counted = steps.replica.device_times(2);
   something_else();
-  steps.replica.leave_out_of_device_times();
+  ReplicaState::of(steps.replica).device_timer.skip_work();
   steps.train_measured(3);
   const auto skipped_batches = steps.replica.device_times(3);
   something_else();
-  steps.replica.leave_out_of_device_times();
+  ReplicaState::of(steps.replica).device_timer.skip_work();
   something_else();
   steps.train_measured(4);
   const auto half = steps.replica.device_times(4);

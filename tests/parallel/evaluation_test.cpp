@@ -12,6 +12,7 @@
 #include "lockstep/zoo.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/program_set.h"
+#include "parallel/replica/replica_state.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/support/device_context.h"
@@ -236,7 +237,7 @@ TEST(LateEvaluation, ItsMemoryIsInTheTable) {
   const data::SampleSpec spec = data::glyphs(64, 1).train->spec();
   Replica replica(context, net(), softmax_cross_entropy, spec, options, {});
   replica.compile_for_evaluation(3);
-  const MemoryTable table = replica.memory();
+  const MemoryTable table = ReplicaState::of(replica).memory();
   EXPECT_EQ(table.arena_bytes, context.metered.alive("activations and workspace"));
   EXPECT_EQ(table.on_device(), context.metered.alive());
 }

@@ -18,7 +18,7 @@
 #include "parallel/comm/mpi_communicator.h"
 #include "parallel/comm/mpi_session.h"
 #include "parallel/comm/self_communicator.h"
-#include "parallel/replica/step_times.h"
+#include "parallel/replica/replica_state.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
@@ -292,7 +292,7 @@ TEST(GraphReplay, NoTimeIsCountedTwice) {
   options.global_batch = 8 * ranks.size();
   Steps steps(options, ranks);
   steps.train(3);
-  const StepTimes before = steps.replica.times();
+  const StepTimes before = ReplicaState::of(steps.replica).times();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 8; ++i) {
     if (ranks.rank() + 1 == ranks.size())
@@ -300,7 +300,7 @@ TEST(GraphReplay, NoTimeIsCountedTwice) {
     steps.train(1);
   }
   const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
-  const StepTimes after = steps.replica.times();
+  const StepTimes after = ReplicaState::of(steps.replica).times();
   EXPECT_GT(steps.replica.graph_use()->replays, 8);
   EXPECT_GT(after.exposed_communication, before.exposed_communication);
   EXPECT_LE(parts_of(after) - parts_of(before), all.count());

@@ -11,6 +11,7 @@
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"
+#include "parallel/replica/replica_state.h"
 #include "parallel/training/run_loaders.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"
@@ -107,10 +108,10 @@ TEST_P(PlannedRun, ReservesWhatWasPlanned) {
   const MemoryPlan plan = plan_own(request);
   MeteredContext context;
   const auto replica = make_replica(context, request);
-  const MemoryTable actual = replica->memory();
+  const MemoryTable actual = ReplicaState::of(*replica).memory();
   EXPECT_EQ(plan.table.arena_bytes, replica->activation_bytes());
   EXPECT_EQ(plan.table.arena_bytes, context.metered.alive("activations and workspace"));
-  EXPECT_EQ(plan.limited_bytes, replica->memory().on_device());
+  EXPECT_EQ(plan.limited_bytes, ReplicaState::of(*replica).memory().on_device());
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < kMemoryCategories; ++i) {
     const auto category = MemoryCategory(i);
@@ -135,7 +136,7 @@ TEST_P(PlannedRun, SendsAndComputesWhatWasPlanned) {
   EXPECT_EQ(plan.exchange_bytes_per_step, replica->bytes_sent());
   EXPECT_EQ(plan.exchange_bytes_per_step > 0, request.ranks > 1);
 
-  const Profiler& profiler = *replica->profiler();
+  const Profiler& profiler = *ReplicaState::of(*replica).profiler;
   double own = 0;
   for (std::size_t i = 0; i < profiler.works().size(); ++i)
     own += profiler.works()[i].cost.flops * double(profiler.totals()[i].runs);

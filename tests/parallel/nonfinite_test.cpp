@@ -11,6 +11,7 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/replica/nonfinite_locator.h"
+#include "parallel/replica/replica_state.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/parallel/small_table.h"
@@ -166,7 +167,7 @@ std::vector<NonFiniteFinding> search(const SmallRun& run, Communicator& ranks) {
   data::Loader loader(run.data.train,
                       {.workers = 0, .micro_batch = o.micro_batch},
                       [&](data::LoadRequest& r) { return requests.next(r); });
-  return replica.find_nonfinite(schedule, loader, 0);
+  return ReplicaState::of(replica).find_nonfinite(schedule, loader, 0);
 }
 
 TEST(NonFinite, HealthyNetsAreLeftAlone) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/io/checkpoint_names.h"
+#include "parallel/replica/replica_state.h"
 #include "parallel/training/training_run.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"
@@ -59,7 +60,7 @@ Outcome train_with(const testing::SmallRun& run, const std::vector<Flip>& flips)
     std::this_thread::sleep_for(std::chrono::milliseconds(25));
     for (const Flip& flip : flips)
       if (flip.after_step == asked && flip.rank == rank())
-        outcome.tensor = replica.flip_bit(flip.array, flip.index, flip.bit);
+        outcome.tensor = ReplicaState::of(replica).flip_bit(flip.array, flip.index, flip.bit);
     return false;
   };
   const std::vector<TrainObserver*> observers;

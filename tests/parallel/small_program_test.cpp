@@ -12,6 +12,7 @@
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
+#include "parallel/replica/replica_state.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/streams.h"
 #include "tests/support/mpi_world.h"
@@ -84,7 +85,7 @@ std::vector<std::int64_t> buckets_of(const testing::SmallRun& run) {
   const Replica replica(
       context, run.model, softmax_cross_entropy, run.data.train->spec(), run.options, {});
   std::vector<std::int64_t> buckets;
-  std::istringstream lines(replica.program_text());
+  std::istringstream lines(ReplicaState::of(replica).program_text());
   for (std::string line; std::getline(lines, line);)
     if (line.starts_with("bucket "))
       buckets.push_back(std::stoll(line.substr(line.find("elems=") + 6)));

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flat arrays as checkpoints and faults see them, and the text of what lies in them.
+#include "core/base/check.h"
+#include "parallel/replica/replica_check.h"
+#include "parallel/replica/replica_state.h"
+
+namespace lockstep {
+
+SavedArrays ReplicaState::saved_arrays() {
+  SavedArrays saved{
+      context.backend(), programs.graph(), programs.space(), {{"", programs.parameters()}}};
+  for (FlatArray& array : parts.optimizer.state_arrays()) saved.arrays.push_back(std::move(array));
+  return saved;
+}
+
+void ReplicaState::restore(const std::string& checkpoint) {
+  lockstep::restore(saved_arrays(), checkpoint);
+  programs.packed().invalidate();
+  resume_updates();
+  device_timer.skip_work();
+}
+
+std::string ReplicaState::flip_bit(std::size_t array, std::int64_t index, int bit) {
+  const SavedArrays saved = saved_arrays();
+  std::vector<ComparedTensor> tensors = compared_tensors(saved);
+  std::erase_if(tensors, [&](const ComparedTensor& tensor) { return tensor.array != array; });
+  std::int64_t elems = 0;
+  for (const ComparedTensor& tensor : tensors) elems += tensor.range.elems;
+  LOCKSTEP_CHECK(elems > 0 && index >= 0 && bit >= 0 && bit < 32,
+                 ConfigError,
+                 "flip: array {} of {}, element {}, bit {}: does not exist",
+                 array,
+                 saved.arrays.size(),
+                 index,
+                 bit);
+  index %= elems;
+  auto tensor = tensors.begin();
+  for (; index >= tensor->range.elems; ++tensor) index -= tensor->range.elems;
+  float* place = saved.arrays[array].values + tensor->range.offset + index;
+  std::uint32_t bits = 0;
+  saved.backend.copy_to_host(&bits, place, sizeof bits);
+  bits ^= 1u << bit;
+  saved.backend.copy_to_device(place, &bits, sizeof bits);
+  programs.packed().invalidate();
+  const std::string& name = saved.graph.parameters()[std::size_t(tensor->parameter)].name;
+  return array == 0 ? name : name + "." + saved.arrays[array].name;
+}
+
+std::string ReplicaState::program_text() {
+  return to_text(programs.graph()) + to_text(programs.space(), programs.graph()) +
+         to_text(programs.plan());
+}
+
+}  // namespace lockstep
