@@ -12,8 +12,8 @@ namespace lockstep {
 ///   options.groups = {{.pattern = "^fc", .lr = 0.1f}, {.pattern = "embed", .weight_decay = 0}};
 ///
 /// A parameter belongs to the first group whose pattern is found in its name, or to none. What a
-/// group leaves out is the optimizer's. The schedule and TrainOptions::layer_decay scale a group's
-/// rate by the same factors as the optimizer's; so LrSchedule::min_lr is scaled too.
+/// group does not set is the optimizer's. The schedule and TrainOptions::layer_decay scale a
+/// group's rate by the same factors as the optimizer's; so LrSchedule::min_lr is scaled too.
 struct ParameterGroup {
   std::string pattern;  ///< regular expression (ECMAScript), searched in names
   std::optional<float> lr = {};

@@ -84,7 +84,7 @@ struct TrainOptions {
                                             ///< addition to biases and norms
   bool decay_all = false;                   ///< biases and norms decay as well
   std::vector<ParameterGroup> groups = {};  ///< parameters with rate or decay of their own
-  /// Each layer learns at this factor of the rate of the layer behind it, the last one at the
+  /// Each layer learns at this factor of the rate of the layer after it, the last one at the
   /// optimizer's; 1: all alike.
   float layer_decay = 1;
   // model

@@ -69,7 +69,7 @@ void add_parameter_group_settings(std::vector<Setting>& table) {
             LOCKSTEP_AT(options.layer_decay),
             1e-6,
             1,
-            "each layer's learning rate is this factor of that of the layer behind it");
+            "each layer's learning rate is this factor of that of the layer after it");
 }
 
 }  // namespace lockstep
