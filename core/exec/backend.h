@@ -208,6 +208,11 @@ class Backend {
   /// make_kernel() throws EnvironmentError naming the operator; it chooses for others alone. Throws
   /// InternalError: this is not of choices().
   virtual void take_choices(const std::string& /*choices*/) {}
+  /// Whether algorithms are timed from now on where the device chooses; otherwise a heuristic's
+  /// favourites are taken.
+  virtual void time_algorithms(bool /*timed*/) {}
+  /// How many were timed, in what time, and what came of it; empty: none.
+  virtual std::string timing_note() const { return {}; }
   /// What users should know of the kernels made until now: those that are far slower than they
   /// could be, and why. Lines for the console.
   virtual std::vector<std::string> notices() const { return {}; }
@@ -307,6 +312,10 @@ class Backend {
                                          const float* sums,
                                          std::span<const RunningStatistic> statistics,
                                          const StepOutcome* outcome) = 0;
+  /// See AverageUpdate. Does not wait.
+  virtual void update_average(const AverageUpdate& update) = 0;
+  /// Each array gets what the other has. Does not wait.
+  virtual void swap(float* a, float* b, std::int64_t elems) = 0;
 };
 
 /// Has `backend` use a stream while it lives, the compute stream afterwards.

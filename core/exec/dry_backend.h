@@ -31,6 +31,8 @@ class DryBackend : public Backend {
   void add_in_order(const double*, std::int64_t, double*) override {}
   void conclude_step(const StepSums&, StepOutcome*) override {}
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override {}
+  void update_average(const AverageUpdate&) override {}
+  void swap(float*, float*, std::int64_t) override {}
   void update_running_statistics(float*,
                                  const float*,
                                  std::span<const RunningStatistic>,

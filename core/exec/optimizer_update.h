@@ -33,4 +33,16 @@ struct OptimizerUpdate {
   const StepCounters* counters = nullptr;
 };
 
+/// average += rate * (value - average), elementwise, fp32.
+struct AverageUpdate {
+  float* average = nullptr;
+  const float* values = nullptr;
+  std::int64_t elems = 0;
+  float rate = 0;
+  /// In device memory; null: none. Where it is bad nothing changes.
+  const StepOutcome* outcome = nullptr;
+  /// In device memory; null: none. Its average_rate takes the place of `rate`.
+  const StepCounters* counters = nullptr;
+};
+
 }  // namespace lockstep

@@ -15,6 +15,7 @@ struct StepCounters {
   std::uint64_t first_sample = 0;  ///< RunState::first_sample
   StepScalars scalars = {};        ///< of the optimizer, for this step's update
   float lr = 0;                    ///< of this step's update
+  float average_rate = 0;          ///< AverageUpdate::rate of this step
 };
 
 }  // namespace lockstep

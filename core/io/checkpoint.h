@@ -73,6 +73,7 @@ struct CheckpointTensor {
 struct CheckpointContent {
   CheckpointState state;
   std::vector<CheckpointTensor> model, optimizer;
+  std::vector<CheckpointTensor> average;     ///< of the weights, named as they are; empty: no file
   std::map<std::string, std::string> texts;  ///< name and content of further small files
 };
 

@@ -13,6 +13,7 @@ namespace lockstep::io {
 
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kAverageFile = "ema.safetensors";  ///< where a run has an average
 inline constexpr const char* kStateFile = "state.json";
 inline constexpr const char* kManifestFile = "manifest.json";
 

@@ -78,6 +78,8 @@ void write_files(const fs::path& folder, const CheckpointContent& content) {
   manifest.step = content.state.step;
   manifest.files[kModelFile] = write_tensors(folder / kModelFile, content.model);
   manifest.files[kOptimizerFile] = write_tensors(folder / kOptimizerFile, content.optimizer);
+  if (!content.average.empty())
+    manifest.files[kAverageFile] = write_tensors(folder / kAverageFile, content.average);
   std::map<std::string, std::string> texts = content.texts;
   texts[kStateFile] = to_text(content.state);
   for (const auto& [name, text] : texts) manifest.files[name] = write_text(folder / name, text);
@@ -134,7 +136,7 @@ void check(const CheckpointContent& content) {
   LOCKSTEP_ASSERT(content.state.step >= 0);
   for (const auto& [name, text] : content.texts)
     LOCKSTEP_ASSERT(is_file_name(name) && name != kModelFile && name != kOptimizerFile &&
-                    name != kStateFile);
+                    name != kAverageFile && name != kStateFile);
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 
 namespace lockstep {
 
-/// One of the flat arrays that a run has to keep: the parameters, or one of the optimizer's.
+/// One of the flat arrays that a run has to keep: the parameters, one of the optimizer's, or the
+/// average of the weights.
 struct FlatArray {
-  std::string name;         ///< "exp_avg"; empty for the parameters
+  std::string name;         ///< "exp_avg"; empty for the parameters; kAverageName
   float* values = nullptr;  ///< on the device, FlatSpace::elems
 };
+
+inline constexpr const char* kAverageName = "ema";
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/snapshot.h"
 
+#include <map>
+
 #include "core/base/check.h"
 #include "core/base/name_patterns.h"
 #include "core/io/checkpoint_names.h"
@@ -9,14 +11,16 @@
 namespace lockstep {
 namespace {
 
-bool in_model_file(const Parameter& parameter) { return parameter.kind != ParameterKind::metric; }
+using File = CheckpointFile;
 
-bool has_state(const Parameter& parameter) {
-  return parameter.kind == ParameterKind::trained && !parameter.frozen;
+const char* path_of(File file) {
+  return file == File::model       ? io::kModelFile
+         : file == File::optimizer ? io::kOptimizerFile
+                                   : io::kAverageFile;
 }
 
-std::string state_name(const Parameter& parameter, const FlatArray& array) {
-  return parameter.name + "." + array.name;
+std::string name_in_file(const Parameter& parameter, const FlatArray& array) {
+  return file_of(array) == File::optimizer ? parameter.name + "." + array.name : parameter.name;
 }
 
 /// Loads `wanted` from `file` and hands out each one's values with its place in `wanted`.
@@ -34,6 +38,17 @@ void load(const std::string& file, const std::vector<Parameter>& wanted, Place p
 
 }  // namespace
 
+CheckpointFile file_of(const FlatArray& array) {
+  return array.name.empty()           ? File::model
+         : array.name == kAverageName ? File::average
+                                      : File::optimizer;
+}
+
+bool has(const FlatArray& array, const Parameter& parameter) {
+  if (file_of(array) != File::optimizer) return parameter.kind != ParameterKind::metric;
+  return parameter.kind == ParameterKind::trained && !parameter.frozen;
+}
+
 Snapshot::Snapshot(const SavedArrays& saved)
     : saved_(saved), values_(bytes(saved.space, saved.arrays.size()) / sizeof(float)) {}
 
@@ -50,19 +65,21 @@ void Snapshot::take(Position* position) {
   }
 }
 
-std::vector<io::CheckpointTensor> Snapshot::model() const { return tensors(true); }
-std::vector<io::CheckpointTensor> Snapshot::optimizer() const { return tensors(false); }
+std::vector<io::CheckpointTensor> Snapshot::model() const { return tensors(File::model); }
+std::vector<io::CheckpointTensor> Snapshot::optimizer() const { return tensors(File::optimizer); }
+std::vector<io::CheckpointTensor> Snapshot::average() const { return tensors(File::average); }
 
-std::vector<io::CheckpointTensor> Snapshot::tensors(bool model) const {
+std::vector<io::CheckpointTensor> Snapshot::tensors(File file) const {
   std::vector<io::CheckpointTensor> result;
   const auto elems = std::size_t(saved_.space.elems);
   for (std::size_t a = 0; a < saved_.arrays.size(); ++a) {
-    if ((a == 0) != model) continue;
+    const FlatArray& array = saved_.arrays[a];
+    if (file_of(array) != file) continue;
     for (std::size_t i = 0; i < saved_.graph.parameters().size(); ++i) {
       const Parameter& parameter = saved_.graph.parameters()[i];
-      if (model ? !in_model_file(parameter) : !has_state(parameter)) continue;
+      if (!has(array, parameter)) continue;
       const Segment& segment = saved_.space.of(int(i));
-      result.push_back({model ? parameter.name : state_name(parameter, saved_.arrays[a]),
+      result.push_back({name_in_file(parameter, array),
                         &parameter,
                         std::span(values_).subspan(a * elems + std::size_t(segment.offset),
                                                    std::size_t(segment.elems))});
@@ -72,29 +89,28 @@ std::vector<io::CheckpointTensor> Snapshot::tensors(bool model) const {
 }
 
 void restore(const SavedArrays& saved, const std::string& checkpoint) {
-  std::vector<Parameter> model, state;
-  std::vector<float*> model_places, state_places;
-  for (std::size_t a = 0; a < saved.arrays.size(); ++a) {
+  struct Wanted {
+    std::vector<Parameter> parameters;
+    std::vector<float*> places;
+  };
+  std::map<File, Wanted> files;
+  for (const FlatArray& array : saved.arrays) {
+    Wanted& wanted = files[file_of(array)];
     for (std::size_t i = 0; i < saved.graph.parameters().size(); ++i) {
       const Parameter& parameter = saved.graph.parameters()[i];
-      float* place = saved.arrays[a].values + saved.space.of(int(i)).offset;
-      if (a == 0 && in_model_file(parameter)) {
-        model.push_back(parameter);
-        model_places.push_back(place);
-      } else if (a > 0 && has_state(parameter)) {
-        state.push_back(parameter);
-        state.back().name = state_name(parameter, saved.arrays[a]);
-        state_places.push_back(place);
-      }
+      if (!has(array, parameter)) continue;
+      wanted.parameters.push_back(parameter);
+      wanted.parameters.back().name = name_in_file(parameter, array);
+      wanted.places.push_back(array.values + saved.space.of(int(i)).offset);
     }
   }
-  const auto put = [&](const std::vector<float*>& places) {
-    return [&](std::size_t i, const std::vector<float>& values) {
-      saved.backend.copy_to_device(places[i], values.data(), values.size() * sizeof(float));
-    };
-  };
-  load(checkpoint + "/" + io::kModelFile, model, put(model_places));
-  load(checkpoint + "/" + io::kOptimizerFile, state, put(state_places));
+  for (const auto& [file, wanted] : files)
+    load(checkpoint + "/" + path_of(file),
+         wanted.parameters,
+         [&](std::size_t i, const std::vector<float>& values) {
+           saved.backend.copy_to_device(
+               wanted.places[i], values.data(), values.size() * sizeof(float));
+         });
 }
 
 }  // namespace lockstep

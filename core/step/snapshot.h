@@ -22,9 +22,15 @@ struct SavedArrays {
   std::vector<FlatArray> arrays;
 };
 
-/// A copy of a replica's parameters, running statistics and optimizer state in host memory, so that
-/// training continues while a checkpoint is written. The memory is reserved, and its pages touched,
-/// at construction. The graph must outlive it.
+/// The file of a checkpoint that an array lies in, and whether it has a part for `parameter`: no
+/// array has one for a metric, the optimizer's have them for what is trained.
+enum class CheckpointFile : std::uint8_t { model, optimizer, average };
+CheckpointFile file_of(const FlatArray& array);
+bool has(const FlatArray& array, const Parameter& parameter);
+
+/// A copy of a replica's parameters, running statistics, optimizer state and average in host
+/// memory, so that training continues while a checkpoint is written. The memory is reserved, and
+/// its pages touched, at construction. The graph must outlive it.
 class Snapshot {
  public:
   explicit Snapshot(const SavedArrays& saved);
@@ -36,9 +42,10 @@ class Snapshot {
   /// Views of the copy, under the names that files have.
   std::vector<io::CheckpointTensor> model() const;
   std::vector<io::CheckpointTensor> optimizer() const;
+  std::vector<io::CheckpointTensor> average() const;  ///< empty: there is none
 
  private:
-  std::vector<io::CheckpointTensor> tensors(bool model) const;
+  std::vector<io::CheckpointTensor> tensors(CheckpointFile file) const;
 
   SavedArrays saved_;
   std::vector<float> values_;  // the flat arrays, one after the other

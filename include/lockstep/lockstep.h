@@ -9,6 +9,7 @@
 #include "lockstep/console.h"
 #include "lockstep/dataset.h"
 #include "lockstep/device_use.h"
+#include "lockstep/ema.h"
 #include "lockstep/error.h"
 #include "lockstep/gelu_kind.h"
 #include "lockstep/gpu_use.h"

@@ -10,6 +10,7 @@
 
 #include "lockstep/augment.h"
 #include "lockstep/builder.h"
+#include "lockstep/ema.h"
 #include "lockstep/lr_schedule.h"
 #include "lockstep/optimizer.h"
 #include "lockstep/parameter_group.h"
@@ -24,6 +25,12 @@ struct TrainSummary;
 /// on 1 and on 8 ranks have the same bits; or as the library that moves them likes it, which is
 /// faster.
 enum class Reduction : std::uint8_t { reproducible, fast };
+
+/// How a GPU's libraries choose among their deterministic algorithms for GEMMs and convolutions.
+enum class Algorithms : std::uint8_t {
+  heuristic,  ///< the library's favourite: any run repeats the bits of any other
+  timed       ///< rank 0 times the first few, and all ranks run the fastest
+};
 
 /// When gradients are exchanged: during the last backward of a step, or all after it.
 enum class Overlap : std::uint8_t { on, off };
@@ -84,6 +91,7 @@ struct TrainOptions {
                                             ///< addition to biases and norms
   bool decay_all = false;                   ///< biases and norms decay as well
   std::vector<ParameterGroup> groups = {};  ///< parameters with rate or decay of their own
+  Ema ema = {};                             ///< a moving average of the weights
   /// Each layer learns at this factor of the rate of the layer after it, the last one at the
   /// optimizer's; 1: all alike.
   float layer_decay = 1;
@@ -106,6 +114,10 @@ struct TrainOptions {
   Overlap overlap = Overlap::on;
   double bucket_mb = 0;    ///< MiB of gradients in one message; 0: as the device likes it
   bool use_graphs = true;  ///< on a GPU: see GraphUse
+  Algorithms algorithms = Algorithms::heuristic;  ///< on a GPU
+  /// A run's algorithms.txt, whose choices this one takes; empty: none. A resumed run takes those
+  /// of its checkpoint. Operators that it does not have are chosen as `algorithms` says.
+  std::string algorithms_file = {};
   // data
   data::Augmentation augmentation = {};
   int workers = -1;  ///< threads of each rank that load samples; -1: as many as it takes

@@ -48,6 +48,8 @@ struct EvaluationRecord {
   double epoch = 0;
   double val_loss = 0;
   double val_accuracy = 0;  ///< negative for a regression
+  /// The same of the average of the weights; nothing without TrainOptions::ema.
+  std::optional<double> ema_val_loss = {}, ema_val_accuracy = {};
   double seconds = 0;
   std::int64_t samples = 0;          ///< that it is of, without those that were skipped
   std::int64_t skipped_samples = 0;  ///< that could not be read

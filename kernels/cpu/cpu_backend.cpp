@@ -176,6 +176,12 @@ class CpuBackend final : public Backend {
     for (std::size_t i = 0; i < ranges.size(); ++i)
       result[i] = hash_(values + ranges[i].offset, ranges[i].offset, ranges[i].elems);
   }
+  void update_average(const AverageUpdate& u) override {
+    if (u.outcome && u.outcome->bad) return;
+    // average + rate * (value - 1 * average)
+    update_statistic_(u.average, u.values, 1.0f, u.rate, u.elems);
+  }
+  void swap(float* a, float* b, std::int64_t elems) override { std::swap_ranges(a, a + elems, b); }
   void update_running_statistics(float* values,
                                  const float* sums,
                                  std::span<const RunningStatistic> statistics,

@@ -172,6 +172,8 @@ class CudaBackend final : public Backend {
   bool chooses_algorithms() const override { return true; }
   std::string choices() const override { return device_.algorithms->to_text(); }
   void take_choices(const std::string& choices) override { device_.algorithms->replace(choices); }
+  void time_algorithms(bool timed) override { device_.times_algorithms = timed; }
+  std::string timing_note() const override { return device_.algorithms->timing_note(); }
   std::vector<std::string> notices() const override { return device_.algorithms->notices(); }
 
   DeviceTraits traits() const override { return kGpuTraits; }
@@ -327,6 +329,10 @@ class CudaBackend final : public Backend {
     }
     cuda::hash(device_, values, ranges, result, hashes_->as<std::uint64_t>(), host_hashes_);
   }
+  void update_average(const AverageUpdate& update) override {
+    cuda::update_average(*in_use_, update);
+  }
+  void swap(float* a, float* b, std::int64_t elems) override { cuda::swap(*in_use_, a, b, elems); }
   void update_running_statistics(float* values,
                                  const float* sums,
                                  std::span<const RunningStatistic> statistics,

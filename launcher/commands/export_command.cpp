@@ -35,7 +35,7 @@ bool is_torch_name(const fs::path& file) {
 
 struct ExportFlags {
   std::string from, to;
-  bool force = false;
+  bool average = false, force = false;
 };
 
 /// weights.preprocessing.json next to weights.safetensors.
@@ -138,13 +138,15 @@ int export_command(const std::vector<std::string>& arguments) {
       ->type_name("DIR");
   app.add_option("--to", flags.to, "the file to write; its ending chooses the format")
       ->type_name("FILE.safetensors|FILE.pth");
+  app.add_flag(
+      "--ema", flags.average, "the average of the weights, of a run with --ema, in place of them");
   app.add_flag("--force", flags.force, "write over --to where it already exists");
   if (print_help(parse_command_line(app, arguments))) return 0;
   check(flags);
   const SavedWeights weights = find_weights(flags.from);
   const std::string record = record_of(weights.folder);
   const bool recorded = !record.empty() && has_record(flags, record);
-  const io::SafetensorsReader file(weights.file());
+  const io::SafetensorsReader file(flags.average ? weights.average() : weights.file());
   write(file, flags.to, flags.force);
   if (!record.empty() && !recorded) write_record(record, flags);
   std::cout << fmt::format("source     {}{}\n",

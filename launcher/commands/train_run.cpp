@@ -23,6 +23,7 @@
 #include "parallel/batch/fingerprint.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
+#include "parallel/replica/algorithm_file.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"
 #include "parallel/session/job_internals.h"
@@ -172,6 +173,9 @@ int run_training(Job& job, const TrainRequest& asked) {
   validate(flags.options);
 
   agree_on_measuring(job, flags, *request.data.train);
+  // A resumed run takes those of its checkpoint.
+  if (!flags.continues && flags.options.checkpoint.resume.empty())
+    prepare_algorithms(job, flags.options, "");
   // Refuses a batch that cannot be planned before a folder is made.
   TrainingMemory memory(job, request, flags.model.name);
   try {

@@ -64,13 +64,18 @@ std::string to_json(const StepRecord& record) {
 }
 
 std::string to_json(const EvaluationRecord& record) {
-  return json_object({{"step", record.step},
-                      {"epoch", record.epoch},
-                      {"val_loss", record.val_loss},
-                      {"val_accuracy", or_null(record.val_accuracy)},
-                      {"val_samples", record.samples},
-                      {"skipped_samples", record.skipped_samples},
-                      {"seconds", record.seconds}});
+  std::vector<JsonField> fields{{"step", record.step},
+                                {"epoch", record.epoch},
+                                {"val_loss", record.val_loss},
+                                {"val_accuracy", or_null(record.val_accuracy)},
+                                {"val_samples", record.samples},
+                                {"skipped_samples", record.skipped_samples},
+                                {"seconds", record.seconds}};
+  if (record.ema_val_loss) {
+    fields.push_back({"ema_val_loss", *record.ema_val_loss});
+    fields.push_back({"ema_val_accuracy", or_null(record.ema_val_accuracy.value_or(-1))});
+  }
+  return json_object(fields);
 }
 
 std::string to_json(const CheckpointRecord& record) {

@@ -24,6 +24,7 @@
 #include "launcher/settings/toml_reader.h"
 #include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
+#include "parallel/replica/algorithm_file.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"
 #include "parallel/session/job_internals.h"
@@ -147,11 +148,17 @@ void RunOutput::on_start(const ResumeRecord* resumed) {
   folder_.write_file("config.toml", to_toml(settings_.flags));
   folder_.write_file(io::kPreprocessingFile, io::to_json(start_.data.train->preprocessing()));
   folder_.write_file("memory.json", step_memory_json(start_.plan));
+  if (const std::string algorithms = algorithms_text(job_.backend()); !algorithms.empty())
+    folder_.write_file(kAlgorithmsFile, algorithms);
   folder_.write_file("environment.json",
                      environment_json(job_, settings_, start_.micro_batch_note));
   print_start();
   if (resumed) print_resume(console_, *resumed);
   warn_of_slow_bf16(job_, settings_.flags.options);
+  if (settings_.flags.options.algorithms == Algorithms::timed &&
+      !job_.backend().chooses_algorithms())
+    print_warning("--algorithms timed: this device has nothing to choose, and nothing was timed",
+                  job_.rank());
 }
 
 void RunOutput::print_start() {
@@ -185,6 +192,8 @@ void RunOutput::print_start() {
     console_.line(fmt::format("group      {}", printable(to_string(group))));
   console_.line(fmt::format("device     {}", job_.backend().device_class()));
   if (!job_.device_note().empty()) console_.line(fmt::format("           {}", job_.device_note()));
+  if (const std::string note = job_.backend().timing_note(); !note.empty())
+    console_.line(fmt::format("algorithms {}", note));
   for (const std::string& notice : job_.backend().notices())
     console_.line(fmt::format("slow       {}", notice));
   console_.line(fmt::format("ranks      {} (source: {})", job_.size(), job_.source()));
@@ -221,6 +230,7 @@ int RunOutput::finish_stopped(const TrainSummary& summary) {
 int RunOutput::finish_run(Trainer& trainer) {
   try {
     trainer.save_weights(folder_.file("model.safetensors"));
+    if (settings_.flags.options.ema.on()) trainer.save_average(folder_.file("ema.safetensors"));
   } catch (const std::exception& error) {
     folder_.add_error(error.what());
   }

@@ -258,6 +258,10 @@ void TensorboardFile::on_evaluation(const EvaluationRecord& record) {
   writer_->begin(record.step);
   writer_->scalar("val/loss", record.val_loss);
   writer_->known_scalar("val/accuracy", record.val_accuracy);
+  if (record.ema_val_loss) {
+    writer_->scalar("val/ema_loss", *record.ema_val_loss);
+    writer_->known_scalar("val/ema_accuracy", record.ema_val_accuracy.value_or(-1));
+  }
   writer_->scalar("val/seconds", record.seconds);
   writer_->end();
   writer_->flush();

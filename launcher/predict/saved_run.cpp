@@ -163,9 +163,11 @@ void take_all_unless_own(SavedRun& run, TrainFlags own, const fs::path& folder) 
 /// Of the run or checkpoint `folder`.
 SavedRun open_run(const fs::path& folder,
                   const std::vector<std::string>& flags,
-                  const std::string& command) {
+                  const std::string& command,
+                  bool average) {
   SavedRun run;
-  run.weights = SavedWeights{folder}.file().string();
+  const SavedWeights weights{folder};
+  run.weights = (average ? weights.average() : weights.file()).string();
   refuse_other_model(flags, command);
   const std::string config = (folder / "config.toml").string();
   const TrainFlags own = parse_saved_flags(config, {});
@@ -216,8 +218,9 @@ SavedRun open_weights_file(const std::vector<std::string>& flags, const std::str
 }
 
 SavedRun open_found(const SavedRunRequest& request, const fs::path& folder) {
-  SavedRun run = request.from.empty() ? open_weights_file(request.flags, request.command)
-                                      : open_run(folder, request.flags, request.command);
+  SavedRun run = request.from.empty()
+                     ? open_weights_file(request.flags, request.command)
+                     : open_run(folder, request.flags, request.command, request.average);
   if (run.flags.measures_micro_batch)
     run.flags.options.micro_batch = default_micro_batch(run.flags.options.global_batch);
   return run;
@@ -287,6 +290,9 @@ SavedRunRequest parse_saved_run(CLI::App& app,
                                 WeightsFile file) {
   std::string folder;
   app.add_option("--from", folder, "folder of a run, or of a checkpoint")->type_name("DIR");
+  bool average = false;
+  app.add_flag(
+      "--ema", average, "the average of the weights, of a run with --ema, in place of them");
   app.footer(
       "Flags of lockstep train about data and precision (--data, --micro-batch, --precision, ...) "
       "overrule those of the run.");
@@ -296,7 +302,8 @@ SavedRunRequest parse_saved_run(CLI::App& app,
   const bool from_file =
       folder.empty() && file == WeightsFile::allowed && typed(split.train, "--init");
   LOCKSTEP_CHECK(!folder.empty() || from_file, ConfigError, "{} needs --from DIR", app.get_name());
-  return {.command = app.get_name(), .from = folder, .flags = split.train};
+  LOCKSTEP_CHECK(!average || !folder.empty(), ConfigError, "--ema belongs to --from DIR");
+  return {.command = app.get_name(), .from = folder, .flags = split.train, .average = average};
 }
 
 WatchLimits watch_limits(const SavedRunRequest& request) {

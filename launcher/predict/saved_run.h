@@ -20,7 +20,7 @@ namespace lockstep {
 struct SavedRun {
   TrainFlags flags;
   std::string device = "auto";  ///< as typed now: the run's own may not be here
-  std::string weights;          ///< model.safetensors
+  std::string weights;          ///< model.safetensors, or ema.safetensors with --ema
   /// What was done to the data that the model was trained on, as its folder says; of a run by a
   /// version that kept no record, as its own data say.
   data::Preprocessing trained;
@@ -44,6 +44,7 @@ struct SavedRunRequest {
   std::string command = {};             ///< "lockstep evaluate"
   std::string from = {};                ///< empty: --init is among the flags
   std::vector<std::string> flags = {};  ///< of train
+  bool average = false;                 ///< of the weights, in place of them
   bool help = false;                    ///< was asked for and printed
 };
 

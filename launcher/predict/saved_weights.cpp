@@ -61,6 +61,14 @@ void expect_folder(const fs::path& from) {
 
 }  // namespace
 
+fs::path SavedWeights::average() const {
+  fs::path file = folder / "ema.safetensors";
+  if (!is_file(file))
+    throw ConfigError(fmt::format("--ema: {} has no average of the weights", folder.string()),
+                      "train with --ema X, as in --ema 0.9999, or leave --ema out");
+  return file;
+}
+
 SavedWeights find_weights(const fs::path& from) {
   expect_folder(from);
   SavedWeights result{from};

@@ -14,6 +14,8 @@ struct SavedWeights {
   std::int64_t step = -1;  ///< of a checkpoint
 
   std::filesystem::path file() const { return folder / "model.safetensors"; }
+  /// The average of the weights. Throws ConfigError: the run has none.
+  std::filesystem::path average() const;
 };
 
 /// What --from names: a checkpoint, verified; a run that has ended; or the newest checkpoint that

@@ -40,6 +40,8 @@ enum class Quantity : std::uint8_t {
   noise_scale,
   val_loss,
   val_accuracy,
+  ema_val_loss,
+  ema_val_accuracy,
   seconds,
   stall_ms,
   spike_step,

@@ -86,8 +86,8 @@ class MetricsBuilder {
     if (line.step < last_evaluation_) refuse(line, "the evaluation of step", last_evaluation_);
     last_evaluation_ = line.step;
     run_[Q::val_loss].add(double(line.step), line[Q::val_loss]);
-    if (!std::isnan(line[Q::val_accuracy]))
-      run_[Q::val_accuracy].add(double(line.step), line[Q::val_accuracy]);
+    for (const Q known : {Q::val_accuracy, Q::ema_val_loss, Q::ema_val_accuracy})
+      if (!std::isnan(line[known])) run_[known].add(double(line.step), line[known]);
   }
 
   /// A start from a checkpoint takes the lines after it out of the file first.

@@ -64,6 +64,7 @@ Fingerprint run_settings(const TrainOptions& options,
     for (const ParameterGroup& group : options.groups) texts.push_back(to_string(group));
     settings.emplace_back("group", fmt::format("{}", fmt::join(texts, "; ")));
   }
+  if (options.ema.on()) settings.emplace_back("ema", to_string(options.ema));
   if (options.layer_decay != 1)
     settings.emplace_back("layer-decay", fmt::format("{}", options.layer_decay));
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());

@@ -31,6 +31,7 @@ void validate(const TrainOptions& o) {
   check_length(o);
   validate(o.optimizer);
   validate(o.lr_schedule, learning_rate(o.optimizer));
+  validate(o.ema);
   LOCKSTEP_CHECK(std::isfinite(o.clip_norm) && o.clip_norm >= 0.0f,
                  ConfigError,
                  "`clip_norm` must be finite and not negative, got {}",

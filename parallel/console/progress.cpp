@@ -102,6 +102,10 @@ std::string evaluation_line(const EvaluationRecord& record) {
                                  record.val_loss,
                                  accuracy(record.val_accuracy),
                                  record.seconds);
+  if (record.ema_val_loss)
+    line += fmt::format(", average of the weights: loss {:.4f}{}",
+                        *record.ema_val_loss,
+                        accuracy(record.ema_val_accuracy.value_or(-1)));
   if (record.skipped_samples > 0)
     line += fmt::format(", without {} bad samples", format_count(double(record.skipped_samples)));
   return line;

@@ -280,14 +280,17 @@ MemoryPlan plan_memory_of(Backend& device,
   plan.table[MemoryCategory::snapshot] =
       rank > 0 ? 0
                : Checkpointing::memory_bytes(programs.space(),
-                                             1 + std::size_t(state_arrays(options.optimizer)));
+                                             1 + std::size_t(state_arrays(options.optimizer)) +
+                                                 std::size_t(options.ema.on()));
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), options, plan);
   plan.steps = step_memory(programs.whole());
   plan.first_backward_step = std::size_t(programs.whole().plan().first_backward_node);
   plan.limited_bytes = plan.table.on_device();
-  for (const auto category :
-       {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer_state})
+  for (const auto category : {MemoryCategory::parameters,
+                              MemoryCategory::gradients,
+                              MemoryCategory::optimizer_state,
+                              MemoryCategory::weight_average})
     plan.fixed_bytes += *plan.table[category];
   plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
   plan.flops_per_step = flops_per_step(programs, batch);

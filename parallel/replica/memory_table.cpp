@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kNames[kMemoryCategories] = {"parameters",
                                                         "gradients",
                                                         "optimizer_state",
+                                                        "weight_average",
                                                         "pending_sums",
                                                         "packed_copies",
                                                         "activations",
@@ -182,6 +183,7 @@ MemoryTable tabulate(const CompiledPrograms& programs,
   table[parameters] = buffers.parameters->bytes();
   table[gradients] = buffers.gradients->bytes();
   table[optimizer_state] = parts.optimizer.state_bytes();
+  table[weight_average] = parts.average.bytes();
   table[partial_sums] = parts.partial_sum_bytes();
   table[packed_copies] = packed.bytes();
   table[workspace] = sum_of(live, ArenaUse::workspace);

@@ -18,6 +18,7 @@ enum class MemoryCategory : std::uint8_t {
   parameters,       ///< with running statistics and metrics, and their padding
   gradients,        ///< of the same layout
   optimizer_state,  ///< of the same layout
+  weight_average,   ///< TrainOptions::ema
   partial_sums,     ///< gradients of shards that wait for their place in the reduction tree
   packed_copies,    ///< weights in the formats that kernels compute with
   activations,    ///< arena: values between operators, their gradients, and what placing them costs
@@ -30,7 +31,7 @@ enum class MemoryCategory : std::uint8_t {
   context,  ///< the program, its libraries and kernels: on a GPU their memory there, measured, see
             ///< context_part(); otherwise the process
 };
-inline constexpr std::size_t kMemoryCategories = 13;
+inline constexpr std::size_t kMemoryCategories = 14;
 
 /// "optimizer_state", a key of JSON; "optimizer state", for people. Partial sums have the key
 /// "pending_sums", which files of earlier runs have.

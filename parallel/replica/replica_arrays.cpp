@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flat arrays as checkpoints and faults see them, and the text of what lies in them.
 #include "core/base/check.h"
+#include "core/base/file_kind.h"
+#include "core/io/checkpoint_names.h"
 #include "parallel/replica/replica_check.h"
 #include "parallel/replica/replica_state.h"
 
@@ -10,11 +12,25 @@ SavedArrays ReplicaState::saved_arrays() {
   SavedArrays saved{
       context.backend(), programs.graph(), programs.space(), {{"", programs.parameters()}}};
   for (FlatArray& array : parts.optimizer.state_arrays()) saved.arrays.push_back(std::move(array));
+  if (std::optional<FlatArray> array = parts.average.array())
+    saved.arrays.push_back(std::move(*array));
   return saved;
 }
 
+void ReplicaState::swap_average() {
+  if (!parts.average.on()) return;
+  parts.average.swap();
+  programs.packed().invalidate();
+  device_timer.skip_work();
+}
+
 void ReplicaState::restore(const std::string& checkpoint) {
-  lockstep::restore(saved_arrays(), checkpoint);
+  SavedArrays saved = saved_arrays();
+  // With resume_override a run may have an average that the checkpoint lacks: it begins here.
+  const bool begins_average = parts.average.on() && !is_file(checkpoint + "/" + io::kAverageFile);
+  if (begins_average) saved.arrays.pop_back();
+  lockstep::restore(saved, checkpoint);
+  if (begins_average) parts.average.begin();
   programs.packed().invalidate();
   resume_updates();
   device_timer.skip_work();

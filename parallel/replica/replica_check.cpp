@@ -100,8 +100,7 @@ std::vector<ComparedTensor> compared_tensors(const SavedArrays& saved) {
   for (std::size_t a = 0; a < saved.arrays.size(); ++a)
     for (const Segment& segment : saved.space.segments) {
       const Parameter& parameter = saved.graph.parameters()[std::size_t(segment.parameter)];
-      const bool has_state = parameter.kind == ParameterKind::trained && !parameter.frozen;
-      if (a == 0 ? parameter.kind == ParameterKind::metric : !has_state) continue;
+      if (!has(saved.arrays[a], parameter)) continue;
       tensors.push_back({.array = a,
                          .parameter = segment.parameter,
                          .bucket = segment.bucket,

@@ -13,6 +13,7 @@
 #include "core/step/shard_norms.h"
 #include "core/step/step_params_upload.h"
 #include "core/step/step_status_ring.h"
+#include "core/step/weight_average.h"
 #include "lockstep/schedule.h"
 #include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
@@ -38,6 +39,7 @@ struct ReplicaParts {
 
   MetricPlaces metrics;
   OptimizerStep optimizer;
+  WeightAverage average;
   GradientExchange exchange;
   GradientExchange evaluation_exchange;
   StepStatusRing outcomes;

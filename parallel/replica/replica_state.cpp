@@ -124,6 +124,7 @@ void ReplicaState::initialise_parameters() {
                                      values.size() * sizeof(float));
   }
   load_initial_weights();
+  parts.average.begin();
   programs.packed().invalidate();
 }
 

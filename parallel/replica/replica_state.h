@@ -78,6 +78,9 @@ class ReplicaState {
   /// Loads parameters, running statistics and optimizer state of a verified checkpoint, then calls
   /// resume_updates(). Throws DataError: it belongs to another model.
   void restore(const std::string& checkpoint);
+  /// The weights become their average and the other way round, until it is called again. Between
+  /// steps. See AverageScope.
+  void swap_average();
   /// Injects a fault: flips bit `bit` (0 to 31) of element `index` of array `array`, on this rank
   /// alone, between steps. Array 0 holds the parameters and running statistics, later ones the
   /// optimizer's, in the order of saved_arrays(). `index` counts over the array's
@@ -237,6 +240,19 @@ class ReplicaState {
   std::string why_no_graphs_;                     // empty: segments are captured
   std::int64_t steps_ = 0,
                observed_steps_ = 0;  // since construction; whose phases or gradients were
+};
+
+/// While it lives, a replica computes with the average of its weights. Where it has none, with the
+/// weights.
+class AverageScope {
+ public:
+  explicit AverageScope(ReplicaState& replica) : replica_(replica) { replica.swap_average(); }
+  AverageScope(const AverageScope&) = delete;
+  AverageScope& operator=(const AverageScope&) = delete;
+  ~AverageScope() { replica_.swap_average(); }
+
+ private:
+  ReplicaState& replica_;
 };
 
 }  // namespace lockstep

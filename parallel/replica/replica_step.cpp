@@ -127,7 +127,9 @@ void ReplicaState::begin_step(Segment& segment) {
   programs.packed().refresh_rounded();  // so that segments need not: see Note [Step graphs]
   inject_nan(step);
   if (checks_.now) checks_.locator.begin();
-  parts.counters.begin_step(parts.optimizer.counters(step, segment.lr));
+  StepCounters counters = parts.optimizer.counters(step, segment.lr);
+  counters.average_rate = parts.average.rate(step);
+  parts.counters.begin_step(counters);
   parts.exchange.begin_step(schedule);
   segment.overlaps = options.overlap == Overlap::on &&
                      !(parts.exchange.in_stream_order() && rounds_differ(schedule));
@@ -374,6 +376,7 @@ void ReplicaState::update(const Segment& segment) {
   for (int b = 0; b < parts.exchange.bucket_count(); ++b)
     parts.optimizer.update_bucket(b, segment.step, segment.lr, outcome, segment.state.counters);
   parts.optimizer.update_running_statistics(outcome);
+  parts.average.update(segment.step, outcome, segment.state.counters);
   programs.packed().invalidate_but_rounded();
   times_.optimizer += timer_.lap();
   if (!profiler) return;

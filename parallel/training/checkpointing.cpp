@@ -105,7 +105,7 @@ std::optional<io::CheckpointContent> Checkpointing::take(std::int64_t step,
   snapshot.take(position_);
   if (check_) check_();
   io::CheckpointContent content{
-      std::move(*now), snapshot.model(), snapshot.optimizer(), options_.texts};
+      std::move(*now), snapshot.model(), snapshot.optimizer(), snapshot.average(), options_.texts};
   const bool best = !std::isnan(val_loss);
   content.state.best_val_loss = best ? val_loss : best_val_loss_;
   content.state.best_step = best ? step : best_step_;

@@ -18,6 +18,7 @@
 #include "parallel/batch/fingerprint.h"
 #include "parallel/batch/run_settings.h"
 #include "parallel/batch/training_feed.h"
+#include "parallel/replica/algorithm_file.h"
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/resume.h"
 #include "parallel/training/training_run.h"
@@ -149,7 +150,12 @@ class Trainer::State {
 
   /// Makes the replica, and has the ranks agree that they made the same.
   void build(const data::DataSplit& data) {
+    const std::string note =
+        prepare_algorithms(context_, options_, start_ ? start_->record.path : "");
+    if (start_ && !note.empty()) start_->record.overridden.push_back(note);
     make_replica(data);
+    if (std::string algorithms = algorithms_text(context_.backend()); !algorithms.empty())
+      options_.checkpoint.texts[kAlgorithmsFile] = std::move(algorithms);
     ReplicaState& replica = ReplicaState::of(*replica_);
     Fingerprint built{{"program", short_hash(replica.program_text())}};
     if (const std::string choices = context_.backend().choices(); !choices.empty())
@@ -201,6 +207,15 @@ std::vector<io::NamedTensor> Trainer::weights() { return state_->replica().weigh
 
 void Trainer::save_weights(const std::string& file) {
   io::save_weights(file, state_->replica().weights());
+}
+
+void Trainer::save_average(const std::string& file) {
+  ReplicaState& replica = ReplicaState::of(state_->replica());
+  LOCKSTEP_CHECK(replica.options.ema.on(),
+                 ConfigError,
+                 "trainer: there is no average of the weights: TrainOptions::ema is off");
+  const AverageScope averaged(replica);
+  save_weights(file);
 }
 
 void Trainer::save(const std::string& folder) {

@@ -208,7 +208,15 @@ void TrainingRun::evaluate() {
   log_->pause();
   auto record = [&] {
     const StageScope stage(&p_.context.position(), RunStage::evaluation);
-    return evaluation_->run([this] { return agreement_->poll(); });
+    auto of_weights = evaluation_->run([this] { return agreement_->poll(); });
+    if (!of_weights || !p_.options.ema.on()) return of_weights;
+    const AverageScope averaged(inside_);
+    const auto of_average = evaluation_->run([this] { return agreement_->poll(); });
+    if (!of_average) return of_average;
+    of_weights->ema_val_loss = of_average->val_loss;
+    of_weights->ema_val_accuracy = of_average->val_accuracy;
+    of_weights->seconds += of_average->seconds;
+    return of_weights;
   }();
   summary_.evaluation_loader_bytes = evaluation_->loader_bytes();
   log_->resume();

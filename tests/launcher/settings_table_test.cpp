@@ -36,7 +36,7 @@ std::vector<Arguments> arguments_of_runs() {
           {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
           {"--lr-schedule=multi-step", "--milestones=3"},
-          {"--lr-schedule=polynomial"}};
+          {"--lr-schedule=polynomial", "--ema=0.5"}};
 }
 
 std::vector<TrainFlags> kinds_of_runs() {
@@ -64,7 +64,7 @@ TEST(SettingsTable, WhatASettingWritesItReads) {
 
 TEST(SettingsTable, RefusesWhatIsNotAValue) {
   // Those that take any text: names of files and of columns, and regular expressions.
-  const std::set<std::string> of_text{"data", "init", "out", "resume"};
+  const std::set<std::string> of_text{"algorithms", "data", "init", "out", "resume"};
   for (const TrainFlags& run : kinds_of_runs())
     for (const Setting& setting : settings_table()) {
       if (broken_condition(setting, run, "") != nullptr || of_text.contains(setting.name) ||

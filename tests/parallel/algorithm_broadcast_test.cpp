@@ -4,14 +4,19 @@
 #include "parallel/replica/algorithm_broadcast.h"
 
 #include <fmt/format.h>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io/checkpoint.h"
 #include "core/nn/trace.h"
 #include "lockstep/error.h"
 #include "lockstep/sources.h"
+#include "parallel/batch/fingerprint.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/memory/micro_batch_choice.h"
+#include "parallel/replica/algorithm_file.h"
+#include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/cuda_emulator/library_limits.h"
 #include "tests/support/mpi_world.h"
@@ -121,6 +126,64 @@ TEST(SharedChoices, TheChoiceOfTheMicroBatchFollowsAsWell) {
   request.options.micro_batch = 0;
   EXPECT_THAT(error_of([&] { choose_micro_batch(context, request, {.bytes = ~std::uint64_t{0}}); }),
               kCannotFollow);
+}
+
+TEST(SharedChoices, TimedOnesAreRank0s) {
+  testing::SmallRun run = small_run();
+  const std::string expected = train_alone(run, {.algorithm = 1}).weights_sha256;
+  run.options.algorithms = Algorithms::timed;
+  EXPECT_EQ(train_together(run, {.fastest = 1}, {.fastest = 0}).weights_sha256, expected);
+}
+
+TEST(SharedChoices, AResumedRunKeepsThoseOfItsCheckpoint) {
+  const testing::SharedFolder folder;
+  testing::SmallRun run = small_run();
+  const std::string expected = train_alone(run, {.algorithm = 1}).weights_sha256;
+  run.options.algorithms = Algorithms::timed;
+  run.options.checkpoint = {.folder = folder / "run"};
+  int asked = 0;
+  run.options.stop = [&] { return ++asked == 2; };
+  ASSERT_TRUE(train_together(run, {.fastest = 1}, {}).stopped);
+  run.options.stop = {};
+  run.options.checkpoint.resume = "auto";
+  EXPECT_EQ(train_together(run, {.fastest = 0}, {}).weights_sha256, expected);
+}
+
+TEST(SharedChoices, ARunTakesThoseOfAFile) {
+  const testing::SharedFolder folder;
+  testing::SmallRun run = small_run();
+  const std::string expected = train_alone(run, {.algorithm = 1}).weights_sha256;
+  run.options.checkpoint = {.folder = folder / "run", .every_steps = 4};
+  if (is_first()) train_alone(run, {.algorithm = 1});
+  testing::mpi_world().barrier();
+  const std::string file = folder / ("run/" + io::checkpoint_name(4) + "/" + kAlgorithmsFile);
+  run = small_run();
+  run.options.algorithms_file = file;
+  EXPECT_EQ(train_together(run, {}, {}).weights_sha256, expected);
+}
+
+TEST(SharedChoices, AFileThatCannotBeTakenEndsAllRanks) {
+  const testing::SharedFolder folder;
+  testing::DeviceContext context(testing::mpi_world());
+  const std::string file = folder / "algorithms.txt";
+  const auto refused = [&](const std::string& content) {
+    if (is_first()) std::ofstream(file) << content;
+    TrainOptions options;
+    options.algorithms_file = file;
+    return error_of([&] { prepare_algorithms(context, options, ""); });
+  };
+  const std::string choices = "product 1x1x1\talgorithm 1\t\n";
+  const auto text = [&](const std::string& device) {
+    return "lockstep algorithms 1\t" + short_hash(choices) + "\t" + device + "\n" + choices;
+  };
+  EXPECT_THAT(refused(""), HasSubstr(file));
+  EXPECT_THAT(refused("product"), HasSubstr(file));
+  EXPECT_THAT(refused(text("cuda, another GPU")), HasSubstr("another GPU"));
+  const std::string own = text(context.backend().device_class());
+  EXPECT_THAT(refused(own.substr(0, own.size() - 1)), HasSubstr("changed or cut off"));
+  TrainOptions options;
+  options.algorithms_file = file + ".gone";
+  EXPECT_THAT(error_of([&] { prepare_algorithms(context, options, ""); }), HasSubstr(".gone"));
 }
 
 TEST(SharedChoices, AnErrorOfOneRankIsEveryRanks) {

@@ -89,6 +89,8 @@ class MeteredBackend final : public Backend {
             std::uint64_t* result) override {
     inner_->hash(values, ranges, result);
   }
+  void update_average(const AverageUpdate& update) override { inner_->update_average(update); }
+  void swap(float* a, float* b, std::int64_t elems) override { inner_->swap(a, b, elems); }
   void update_running_statistics(float* values,
                                  const float* sums,
                                  std::span<const RunningStatistic> statistics,

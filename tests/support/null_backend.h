@@ -63,6 +63,8 @@ class NullBackend : public Backend {
   void add_in_order(const double*, std::int64_t, double*) override { no("add_in_order"); }
   void conclude_step(const StepSums&, StepOutcome*) override { no("conclude_step"); }
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
+  void update_average(const AverageUpdate&) override { no("update_average"); }
+  void swap(float*, float*, std::int64_t) override { no("swap"); }
   void update_running_statistics(float*,
                                  const float*,
                                  std::span<const RunningStatistic>,

@@ -65,6 +65,25 @@ std::vector<std::string> AlgorithmCache::notices() const {
   return lines;
 }
 
+void AlgorithmCache::note_timed(double seconds) {
+  ++timed_;
+  timing_s_ += seconds;
+}
+
+std::string AlgorithmCache::timing_note() const {
+  if (timed_ == 0) return {};
+  return fmt::format(
+      "{} operators timed in {:.1f} s; {} run another algorithm than the heuristic's",
+      timed_,
+      timing_s_,
+      other_choices_);
+}
+
+AlgorithmTimer::~AlgorithmTimer() {
+  cache_.note_timed(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
+}
+
 std::string AlgorithmCache::to_text() const {
   std::string text;
   for (const auto& [key, choice] : choices_)

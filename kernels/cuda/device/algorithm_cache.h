@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -25,10 +26,12 @@ struct AlgorithmChoice {
 // sent to the others (parallel/replica/algorithm_broadcast.h), and a rank whose book has an
 // operator's key runs exactly what stands there or throws.
 //
-// Choices are asked of the libraries' heuristics and never timed: a timing would choose differently
-// from run to run, and a run on four ranks would not repeat the bits of a run on one. What a
-// heuristic answers follows from the library's version and the GPU's model, which the device class
-// names.
+// Choices are asked of the libraries' heuristics: what one answers follows from the library's
+// version and the GPU's model, which the device class names, so that any run repeats the bits of
+// any other. Where TrainOptions::algorithms asks for it, rank 0 times the deterministic ones that
+// the heuristic proposes (algorithm_trial.h). A timing may choose differently from run to run. So
+// the book lies in the run's folder and in every checkpoint, a resumed run continues with it, and
+// another run repeats the bits if it is given the file.
 
 /// Which algorithm runs each GEMM and convolution, by a key that says all of what is computed;
 /// see Note [Choices of algorithms]. Keys and texts have no tabs and no line ends.
@@ -46,6 +49,13 @@ class AlgorithmCache {
   /// A line for the operators of each reason.
   std::vector<std::string> notices() const;
 
+  /// Rank 0 timed the algorithms of an operator, for so long; and another than the heuristic's
+  /// favourite won.
+  void note_timed(double seconds);
+  void note_other_choice() { ++other_choices_; }
+  /// "34 operators timed in 12.3 s; 5 run another algorithm than the heuristic's"; empty: none.
+  std::string timing_note() const;
+
   /// A line for each key, sorted.
   std::string to_text() const;
   /// Takes the place of all choices here. Throws InternalError: this is not of to_text().
@@ -54,6 +64,21 @@ class AlgorithmCache {
  private:
   std::map<std::string, AlgorithmChoice> choices_;
   std::map<std::string, std::string> slow_;  // why, by operator
+  int timed_ = 0, other_choices_ = 0;
+  double timing_s_ = 0;
+};
+
+/// Its lifetime is that of one operator's timing.
+class AlgorithmTimer {
+ public:
+  explicit AlgorithmTimer(AlgorithmCache& cache) : cache_(cache) {}
+  AlgorithmTimer(const AlgorithmTimer&) = delete;
+  AlgorithmTimer& operator=(const AlgorithmTimer&) = delete;
+  ~AlgorithmTimer();
+
+ private:
+  AlgorithmCache& cache_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace lockstep::cuda

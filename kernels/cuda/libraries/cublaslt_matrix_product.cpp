@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
+#include <string>
+#include <vector>
 
 #include "core/base/check.h"
 #include "kernels/cuda/device/algorithm_key.h"
 #include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
+#include "kernels/cuda/libraries/product_trial.h"
 #include "kernels/cuda/linear/matrix_product.h"
 #include "kernels/cuda/linear/product_helpers.h"
 
@@ -24,7 +26,8 @@ namespace {
 
 constexpr std::size_t kMaxProductWorkspace = std::size_t(32) << 20;
 constexpr std::uint32_t kPointerAlignment = 64;
-constexpr int kCandidates = 8;
+/// Asked of the heuristic: where one is taken, and where all are timed.
+constexpr int kCandidates = 8, kTimedCandidates = 24;
 
 cudaDataType_t cublas_type_of(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -95,7 +98,7 @@ class CublasLtProduct final : public MatrixProduct {
   bool choose_algorithm(const Device& device) {
     handle_ = cublaslt_handle(device);
     const AlgorithmChoice& choice = device.algorithms->choice(
-        algorithm_key(device, spec_), [this]() -> AlgorithmChoice { return ask_heuristic(); });
+        algorithm_key(device, spec_), [&]() -> AlgorithmChoice { return choose(device); });
     if (choice.text.empty()) return false;
     take(choice.text);
     return true;
@@ -135,9 +138,52 @@ class CublasLtProduct final : public MatrixProduct {
   }
 
  private:
-  AlgorithmChoice ask_heuristic() const {
+  AlgorithmChoice choose(const Device& device) {
+    std::string why_none;
+    const std::vector<std::string> candidates =
+        ask_heuristic(device.times_algorithms ? kTimedCandidates : kCandidates, why_none);
+    if (candidates.empty()) return {.text = "", .why_none = why_none};
+    if (!device.times_algorithms || !ProductTrial::fits(spec_, kMaxProductWorkspace))
+      return {.text = candidates[0], .why_none = ""};
+    return time(device, candidates);
+  }
+
+  /// The fastest of `candidates`; none where the GEMM and its epilogue are faster one by one.
+  AlgorithmChoice time(const Device& device, const std::vector<std::string>& candidates) {
+    const AlgorithmTimer timer(*device.algorithms);
+    ProductTrial trial(device,
+                       spec_,
+                       kMaxProductWorkspace,
+                       [&](std::size_t candidate, const MatrixArguments& arguments) {
+                         take(candidates[candidate]);
+                         run(arguments);
+                       });
+    const TrialResult result = try_candidates(candidates.size(), trial);
+    if (!result.fastest)
+      return {.text = "",
+              .why_none =
+                  fmt::format("{} algorithms store other bits in a second run", candidates.size())};
+    if (spec_.epilogue == MatrixEpilogue::sums_of_a && spec_.a_pitch <= spec_.m) {
+      MatrixProductSpec alone = spec_;
+      alone.epilogue = MatrixEpilogue::none;
+      const auto product = make_matrix_product(device, alone, what_);
+      const double apart = trial.seconds_apart(*product);
+      if (apart < result.seconds * (1 - kTrialMargin)) {
+        device.algorithms->note_other_choice();
+        return {.text = "",
+                .why_none = fmt::format(
+                    "{:.3g} ms in one, {:.3g} ms one by one", 1e3 * result.seconds, 1e3 * apart)};
+      }
+    }
+    if (*result.fastest != 0) device.algorithms->note_other_choice();
+    return {.text = candidates[*result.fastest], .why_none = ""};
+  }
+
+  /// The algorithms that keep their order and can be had, the heuristic's favourite first. Empty:
+  /// `why_none` says why.
+  std::vector<std::string> ask_heuristic(int most, std::string& why_none) const {
     const Preference preference = describe_preference();
-    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
+    std::vector<cublasLtMatmulHeuristicResult_t> found(std::size_t(most), {});
     int count = 0;
     const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_.get(),
                                                                             operation_.get(),
@@ -146,24 +192,28 @@ class CublasLtProduct final : public MatrixProduct {
                                                                             c_.get(),
                                                                             c_.get(),
                                                                             preference.get(),
-                                                                            kCandidates,
+                                                                            most,
                                                                             found.data(),
                                                                             &count);
     // So it may call a type of bias that does not go with the others.
     const bool refused =
         status == CUBLAS_STATUS_NOT_SUPPORTED ||
         (status == CUBLAS_STATUS_INVALID_VALUE && spec_.epilogue != MatrixEpilogue::none);
-    if (refused) return {.text = "", .why_none = cublaslt().cublasLtGetStatusName(status)};
+    if (refused) {
+      why_none = cublaslt().cublasLtGetStatusName(status);
+      return {};
+    }
     check(status, what_);
+    std::vector<std::string> candidates;
     for (int i = 0; i < count; ++i) {
       const auto& candidate = found[std::size_t(i)];
       cublasLtMatmulHeuristicResult_t here{};
       if (keeps_its_order(candidate) && check_here(candidate.algo, here) == CUBLAS_STATUS_SUCCESS &&
           here.workspaceSize <= kMaxProductWorkspace)
-        return {.text = to_text({candidate.algo, here.workspaceSize}), .why_none = ""};
+        candidates.push_back(to_text({candidate.algo, here.workspaceSize}));
     }
-    return {.text = "",
-            .why_none = fmt::format("none of {} proposals keeps its order and passes", count)};
+    why_none = fmt::format("none of {} proposals keeps its order and passes", count);
+    return candidates;
   }
 
   /// `here`: what the algorithm takes.

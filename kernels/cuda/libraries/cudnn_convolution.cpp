@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "kernels/cuda/convolution/convolution.h"
 #include "kernels/cuda/device/algorithm_key.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
+#include "kernels/cuda/libraries/convolution_trial.h"
 #include "kernels/cuda/libraries/cudnn_plan.h"
 #include "kernels/cuda/linear/product_helpers.h"
 
@@ -16,10 +18,10 @@ namespace {
 class CudnnConvolution final : public Convolution {
  public:
   CudnnConvolution(std::shared_ptr<cudnnContext> handle,
-                   CudnnPlan plan,
+                   const CudnnPlan& plan,
                    bool bias,
                    const std::string& what)
-      : what_(what), handle_(std::move(handle)), plan_(std::move(plan)), bias_(bias) {}
+      : what_(what), handle_(std::move(handle)), plan_(plan), bias_(bias) {}
 
   std::size_t workspace_bytes() const override { return plan_.workspace_bytes; }
 
@@ -69,6 +71,27 @@ class CudnnConvolution final : public Convolution {
   std::vector<Pack> packs_;
 };
 
+PlanTrial trial_of(const Device& device,
+                   const std::shared_ptr<cudnnContext>& handle,
+                   const ConvolutionSpec& spec,
+                   const std::string& what) {
+  return [&device, handle, &spec, &what](
+             std::span<const CudnnPlan> plans) -> std::optional<std::size_t> {
+    std::size_t workspace = 0;
+    std::vector<std::unique_ptr<Convolution>> candidates;
+    for (const CudnnPlan& plan : plans) {
+      workspace = std::max(workspace, plan.workspace_bytes);
+      candidates.push_back(std::make_unique<CudnnConvolution>(handle, plan, spec.bias, what));
+    }
+    if (!ConvolutionTrial::fits(spec, workspace)) return 0;
+    const AlgorithmTimer timer(*device.algorithms);
+    ConvolutionTrial trial(device, spec, std::move(candidates));
+    const TrialResult result = try_candidates(plans.size(), trial);
+    if (result.fastest.value_or(0) != 0) device.algorithms->note_other_choice();
+    return result.fastest;
+  };
+}
+
 }  // namespace
 
 std::unique_ptr<Convolution> make_convolution(const Device& device,
@@ -80,8 +103,10 @@ std::unique_ptr<Convolution> make_convolution(const Device& device,
   const AlgorithmChoice& choice =
       device.algorithms->choice(algorithm_key(device, spec), [&]() -> AlgorithmChoice {
         try {
-          ChosenPlan chosen =
-              choose_plan(handle.get(), describe_convolution(spec, what), rounded_factors, what);
+          const PlanTrial trial =
+              device.times_algorithms ? trial_of(device, handle, spec, what) : PlanTrial();
+          ChosenPlan chosen = choose_plan(
+              handle.get(), describe_convolution(spec, what), rounded_factors, what, trial);
           plan = std::move(chosen.plan);
           return chosen.choice;
         } catch (const CudnnUnsupported&) {
@@ -90,7 +115,7 @@ std::unique_ptr<Convolution> make_convolution(const Device& device,
       });
   if (choice.text.empty()) return nullptr;
   if (!plan) plan = build_plan(handle.get(), describe_convolution(spec, what), choice.text, what);
-  return std::make_unique<CudnnConvolution>(handle, std::move(*plan), spec.bias, what);
+  return std::make_unique<CudnnConvolution>(handle, *plan, spec.bias, what);
 }
 
 }  // namespace lockstep::cuda

@@ -148,7 +148,8 @@ Attempt build(cudnnHandle_t handle,
 ChosenPlan choose_plan(cudnnHandle_t handle,
                        const std::vector<CudnnDescriptor>& operations,
                        bool rounded_factors,
-                       const std::string& what) {
+                       const std::string& what,
+                       const PlanTrial& trial) {
   const auto none = [](std::string why) {
     return ChosenPlan{{}, {.text = "", .why_none = std::move(why)}};
   };
@@ -156,8 +157,13 @@ ChosenPlan choose_plan(cudnnHandle_t handle,
   if (!graph) return none("cuDNN does not support it");
   int seen = 0, unacceptable = 0;
   std::string why_not;  // the first, of the fastest
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+  std::vector<CudnnPlan> plans;
+  std::vector<std::string> texts;
+  const std::size_t most = trial ? kTriedPlans : 1;
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (!plans.empty()) break;  // what is slow needs no trial
     for (Proposal& proposal : proposals(*graph, mode, what)) {
+      if (plans.size() == most) break;
       ++seen;
       if (!is_acceptable(proposal.notes, rounded_factors)) {
         ++unacceptable;
@@ -168,13 +174,19 @@ ChosenPlan choose_plan(cudnnHandle_t handle,
         attempt = {{}, fmt::format("it wants {} bytes", attempt.plan->workspace_bytes)};
       if (attempt.plan) {
         proposal.choice.workspace_bytes = std::int64_t(attempt.plan->workspace_bytes);
-        return {std::move(attempt.plan), {.text = to_text(proposal.choice), .why_none = ""}};
-      }
-      if (why_not.empty())
+        plans.push_back(std::move(*attempt.plan));
+        texts.push_back(to_text(proposal.choice));
+      } else if (why_not.empty()) {
         why_not = fmt::format("; engine {}: {}", proposal.choice.engine, attempt.why_not);
+      }
     }
-  return none(fmt::format(
-      "of its {} proposals, {} would not keep bits or rounding{}", seen, unacceptable, why_not));
+  }
+  if (plans.empty())
+    return none(fmt::format(
+        "of its {} proposals, {} would not keep bits or rounding{}", seen, unacceptable, why_not));
+  const std::optional<std::size_t> chosen = trial ? trial(plans) : 0;
+  if (!chosen) return none(fmt::format("{} plans store other bits in a second run", plans.size()));
+  return {std::move(plans[*chosen]), {.text = texts[*chosen], .why_none = ""}};
 }
 
 CudnnPlan build_plan(cudnnHandle_t handle,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,11 +24,17 @@ struct ChosenPlan {
   AlgorithmChoice choice;
 };
 
-/// The first in cuDNN's order of expected speed that can be had and is_acceptable().
+/// Chooses among plans, cuDNN's favourite first: its index, or nothing where none will do.
+using PlanTrial = std::function<std::optional<std::size_t>(std::span<const CudnnPlan> plans)>;
+
+/// The first in cuDNN's order of expected speed that can be had and is_acceptable(); with a `trial`
+/// the one that it chooses among the first kTriedPlans of those.
 ChosenPlan choose_plan(cudnnHandle_t handle,
                        const std::vector<CudnnDescriptor>& operations,
                        bool rounded_factors,
-                       const std::string& what);
+                       const std::string& what,
+                       const PlanTrial& trial = {});
+inline constexpr std::size_t kTriedPlans = 8;
 
 /// The plan that `choice`, of choose_plan() here or on another rank, stands for. Throws
 /// EnvironmentError: cuDNN does not build it here.

@@ -7,6 +7,7 @@
 #include "kernels/cuda/step/flat.h"
 #include "kernels/cuda/step/ordered_sum.cuh"
 #include "kernels/cuda/step/squared_norms.cuh"
+#include "kernels/cuda/step/step_counters.cuh"
 #include "kernels/cuda/step/step_outcome.cuh"
 
 // Work on flat arrays.
@@ -15,6 +16,8 @@
 //     the last step by the latency of one fp64 addition for every 16 KiB of the longest range.
 //   - add: elementwise.cuh's; element by element where an address is not a multiple of 16. Bytes an
 //     element: 12. Bound by memory.
+//   - Average of the weights, and swap: a thread takes every element that is a whole number of
+//     grids away, 4 bytes at a time. Bytes an element: 12, and 16. Bound by memory.
 //   - Running statistics: a launch for as many as its arguments hold; a thread updates every
 //     kBlock-th element of a tile, 4 bytes at a time. Bytes an element: 12. Bound by the launch: a
 //     model has some ten thousand elements of them.
@@ -30,6 +33,25 @@ __global__ void add_unaligned_kernel(float* out,
                                      const float* b,
                                      std::int64_t elems) {
   for (std::int64_t i = global_thread(); i < elems; i += all_threads()) out[i] = a[i] + b[i];
+}
+
+__global__ void update_average_kernel(float* average,
+                                      const float* values,
+                                      std::int64_t elems,
+                                      const StepOutcome* outcome,
+                                      LaunchCounters counters) {
+  if (forbids_updates(outcome)) return;
+  const float rate = counters.average_rate();
+  for (std::int64_t i = global_thread(); i < elems; i += all_threads())
+    average[i] = average[i] + rate * (values[i] - average[i]);
+}
+
+__global__ void swap_kernel(float* a, float* b, std::int64_t elems) {
+  for (std::int64_t i = global_thread(); i < elems; i += all_threads()) {
+    const float kept = a[i];
+    a[i] = b[i];
+    b[i] = kept;
+  }
 }
 
 constexpr std::int64_t kStatisticTile = 4 * kBlock;
@@ -104,6 +126,25 @@ void add(const Device& device, float* out, const float* a, const float* b, std::
     map("flat_add", AddTwo{}, out, elems, device.compute, a, b);
   else
     launch("flat_add", cover(elems), device.compute, add_unaligned_kernel, out, a, b, elems);
+}
+
+void update_average(const Device& device, const AverageUpdate& update) {
+  LaunchCounters counters;
+  counters.place = update.counters;
+  counters.values = {.average_rate = update.rate};
+  launch("update_average",
+         cover(update.elems),
+         device.compute,
+         update_average_kernel,
+         update.average,
+         update.values,
+         update.elems,
+         update.outcome,
+         counters);
+}
+
+void swap(const Device& device, float* a, float* b, std::int64_t elems) {
+  launch("swap", cover(elems), device.compute, swap_kernel, a, b, elems);
 }
 
 void update_running_statistics(const Device& device,

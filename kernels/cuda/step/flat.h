@@ -47,4 +47,7 @@ void update_running_statistics(const Device& device,
                                std::span<const RunningStatistic> statistics,
                                const StepOutcome* outcome);
 
+void update_average(const Device& device, const AverageUpdate& update);
+void swap(const Device& device, float* a, float* b, std::int64_t elems);
+
 }  // namespace lockstep::cuda

@@ -23,6 +23,9 @@ struct LaunchCounters {
     return place ? place->first_sample : values.first_sample;
   }
   __device__ float lr() const { return place ? place->lr : values.lr; }
+  __device__ float average_rate() const {
+    return place ? place->average_rate : values.average_rate;
+  }
   /// Of the optimizer's StepScalars.
   __device__ double scalar(int index) const {
     return place ? place->scalars.values[index] : values.scalars.values[index];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/settings/table/settings_table.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
@@ -39,6 +40,22 @@ void add_engine_settings(std::vector<Setting>& table) {
             return std::to_string(flags.options.memory_limit);
           })
       .shown_as("none");
+  rows.custom(
+      "algorithms",
+      "heuristic|timed|FILE",
+      "GPUs: how cuBLASLt's and cuDNN's algorithms are chosen: the library's favourites, the "
+      "fastest deterministic ones by timing on rank 0, or an earlier run's algorithms.txt",
+      [](TrainFlags& flags, const std::string& text) {
+        const bool timed = text == "timed", file = !timed && text != "heuristic";
+        if (text.empty())
+          throw ConfigError("--algorithms is empty, expected heuristic, timed or a file");
+        flags.options.algorithms = timed ? Algorithms::timed : Algorithms::heuristic;
+        flags.options.algorithms_file = file ? text : "";
+      },
+      [](const TrainFlags& flags) {
+        if (!flags.options.algorithms_file.empty()) return flags.options.algorithms_file;
+        return std::string(flags.options.algorithms == Algorithms::timed ? "timed" : "heuristic");
+      });
   rows.choice(
       "reduction",
       LOCKSTEP_AT(options.reduction),

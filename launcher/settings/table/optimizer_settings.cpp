@@ -272,6 +272,31 @@ void add_weight_decay(SettingRows rows) {
       .yields(either);
 }
 
+void add_ema(SettingRows rows) {
+  const Applies with_ema{
+      "ema",
+      [](const TrainFlags& flags, std::string_view) { return flags.options.ema.on(); },
+      "set --ema, as in --ema 0.9999"};
+  rows.real("ema",
+            LOCKSTEP_AT(options.ema.decay),
+            0,
+            0.99999999,
+            "exponential moving average of the weights: its decay a step; 0: none. Evaluated "
+            "in addition to the weights, saved as ema.safetensors")
+      .shown_as("0");
+  rows.on_off("ema-warmup",
+              LOCKSTEP_AT(options.ema.warmup),
+              "decay of at most (1 + step) / (10 + step), so that the start is forgotten")
+      .when(with_ema)
+      .shown_as("on");
+  rows.whole("ema-reference-batch",
+             LOCKSTEP_AT(options.ema.reference_batch),
+             1,
+             "global batch that --ema is meant for: another one gets as long an average in samples")
+      .when(with_ema)
+      .shown_as("the run's");
+}
+
 void add_loss(SettingRows rows) {
   rows.word(
       "loss",
@@ -316,6 +341,9 @@ void add_optimizer_settings(std::vector<Setting>& table) {
             kMaxReal,
             "gradient clipping: maximum global norm; 0: no clipping")
       .shown_as(kByModel);
+  const std::size_t ema = table.size();
+  add_ema(rows);
+  for (std::size_t i = ema; i < table.size(); ++i) table[i].belongs_to("ema");
   add_loss(rows);
 }
 

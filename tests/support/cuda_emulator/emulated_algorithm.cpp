@@ -20,7 +20,9 @@ std::optional<EmulatedAlgorithm> choose_emulated(const Device& device,
   const LibraryLimits& limits = library_limits();
   const AlgorithmChoice& choice = device.algorithms->choice(key, [&]() -> AlgorithmChoice {
     if (!able) return {.text = "", .why_none = "the emulated library refuses it"};
-    return {.text = fmt::format("algorithm {}", limits.algorithm), .why_none = ""};
+    return {.text = fmt::format("algorithm {}",
+                                device.times_algorithms ? limits.fastest : limits.algorithm),
+            .why_none = ""};
   });
   if (choice.text.empty()) return std::nullopt;
   const EmulatedAlgorithm algorithm{choice.text.back() - '0'};

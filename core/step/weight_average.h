@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "core/exec/backend.h"
+#include "core/plan/flat_space.h"
+#include "core/step/flat_array.h"
+#include "lockstep/ema.h"
+
+namespace lockstep {
+
+/// The moving average of the weights of one rank: a flat array next to theirs. Where `ema` is off
+/// it has no memory, and its functions do nothing.
+class WeightAverage {
+ public:
+  /// `parameters`: the flat weights, which must outlive it. Throws OutOfMemory.
+  WeightAverage(Backend& backend,
+                const FlatSpace& space,
+                const Ema& ema,
+                std::int64_t global_batch,
+                float* parameters);
+
+  bool on() const { return average_ != nullptr; }
+  /// The average of no update: the weights as they are.
+  void begin();
+  /// After update `step` (from 0), with everything that belongs to it: enqueued. `outcome` and
+  /// `counters` as for OptimizerUpdate.
+  void update(std::int64_t step, const StepOutcome* outcome, const StepCounters* counters);
+  /// What StepCounters::average_rate is to hold for that update.
+  float rate(std::int64_t step) const;
+  /// The weights become the average and the average the weights; twice: as before. The caller
+  /// renews what is derived of the weights. Between steps.
+  void swap();
+
+  /// Nothing where it is off.
+  std::optional<FlatArray> array();
+  std::size_t bytes() const { return average_ ? average_->bytes() : 0; }
+
+ private:
+  Backend& backend_;
+  Ema ema_;
+  std::int64_t global_batch_;
+  std::int64_t elems_;
+  float* parameters_;
+  std::unique_ptr<DeviceBuffer> average_;
+};
+
+}  // namespace lockstep

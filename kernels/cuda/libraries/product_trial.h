@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "kernels/cuda/device/algorithm_trial.h"
+#include "kernels/cuda/libraries/trial_memory.h"
+#include "kernels/cuda/linear/matrix_product.h"
+
+namespace lockstep::cuda {
+
+/// Runs algorithms of one GEMM on matrices of its own.
+class ProductTrial final : public CandidateRunner {
+ public:
+  using Run = std::function<void(std::size_t candidate, const MatrixArguments& arguments)>;
+
+  /// Whether it takes no more than half of the device's free memory.
+  static bool fits(const MatrixProductSpec& spec, std::size_t workspace_bytes);
+  ProductTrial(const Device& device,
+               const MatrixProductSpec& spec,
+               std::size_t workspace_bytes,
+               Run run);
+
+  std::uint64_t result_hash(std::size_t candidate) override;
+  double seconds(std::size_t candidate) override;
+
+  /// Of MatrixEpilogue::sums_of_a in two: seconds of `product`, which has no epilogue, and the
+  /// column sums after it.
+  double seconds_apart(MatrixProduct& product);
+
+ private:
+  const Device& device_;
+  MatrixProductSpec spec_;
+  Run run_;
+  TrialMemory a_, b_, c_, second_, vector_, workspace_;
+  MatrixArguments arguments_;
+};
+
+}  // namespace lockstep::cuda

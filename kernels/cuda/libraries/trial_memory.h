@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cuda_runtime.h>
+#include <functional>
+
+#include "kernels/cuda/device/device.h"
+#include "lockstep/shape.h"
+
+namespace lockstep::cuda {
+
+/// Memory of the device for the length of a measurement.
+class TrialMemory {
+ public:
+  /// Throws OutOfMemory.
+  explicit TrialMemory(std::size_t bytes);
+  TrialMemory(const TrialMemory&) = delete;
+  TrialMemory& operator=(const TrialMemory&) = delete;
+  ~TrialMemory();
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::size_t bytes() const { return bytes_; }
+  /// With values in [-1, 1), always the same: with zeros a device needs less power, and runs faster
+  /// than it will.
+  void fill(DType type);
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+/// Of the device, now.
+std::size_t free_device_bytes();
+
+/// Seconds by the device's clock that `work` takes, which it enqueues on `device.compute`.
+double device_seconds(const Device& device, const std::function<void()>& work);
+
+/// Of the first `bytes` of `memory` once `device.compute` is done with them: all of them where they
+/// are few, otherwise parts from all over.
+std::uint64_t device_hash(const Device& device, const TrialMemory& memory, std::size_t bytes);
+
+}  // namespace lockstep::cuda
