@@ -13,8 +13,8 @@ namespace lockstep {
 struct StepOutcome;
 
 /// One step of an optimizer over flat arrays, which have the same offsets. The formula stands with
-/// the optimizer (core/optim); its `lr` and `weight_decay` are not read: the learning rate of a
-/// step is the one below, the decay that of the range.
+/// the optimizer (include/lockstep/optimizers); its `lr` and `weight_decay` are not read: the
+/// learning rate of a step is the one below, the decay that of the range.
 struct OptimizerUpdate {
   Optimizer optimizer;
   float* params = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/adamw.h"
+#include "lockstep/optimizers/adamw.h"
 
 #include <cmath>
 

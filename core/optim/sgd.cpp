@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/sgd.h"
+#include "lockstep/optimizers/sgd.h"
 
 #include "core/optim/optimizer_hyper_parameter.h"
 #include "core/optim/step_scalars.h"

@@ -100,7 +100,7 @@ class CudaFlatAgreement : public CudaTest {
         : memory(backend.allocate(std::size_t(kArrays * elems) * sizeof(float), "arrays")) {
       for (std::int64_t i = 0; i < kArrays; ++i) {
         // Second moments are not negative.
-        const HostTensor t = random_f32({elems}, std::uint64_t(i), i >= 3 ? 0.0f : -1.0f);
+        const HostTensor t = random_f32({elems}, std::uint64_t(i), i >= 2 ? 0.0f : -1.0f);
         array[i] = memory->as<float>() + i * elems;
         backend.copy_to_device(array[i], t.bytes.data(), t.bytes.size());
       }

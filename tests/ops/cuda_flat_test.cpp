@@ -44,104 +44,10 @@ std::vector<float> floats(std::int64_t elems, std::uint64_t seed, float low = -1
 
 std::vector<double> doubles(const std::vector<float>& v) { return {v.begin(), v.end()}; }
 
-/// Floats in device memory.
-class DeviceArray {
- public:
-  DeviceArray(Backend& backend, const std::vector<float>& values)
-      : backend_(backend), memory_(backend.allocate(values.size() * sizeof(float), "floats")) {
-    backend.copy_to_device(memory_->data(), values.data(), memory_->bytes());
-  }
-  float* data() { return memory_->as<float>(); }
-  std::vector<float> values() {
-    std::vector<float> values(memory_->bytes() / sizeof(float));
-    backend_.copy_to_host(values.data(), memory_->data(), memory_->bytes());
-    return values;
-  }
+class CudaFlat : public CudaTest {};
 
- private:
-  Backend& backend_;
-  std::unique_ptr<DeviceBuffer> memory_;
-};
-
-struct OptimizerArrays {
-  OptimizerArrays(Backend& backend, float first)
-      : params(backend, floats(kElems, 1)),
-        first_moment(backend, std::vector<float>(kElems, first)),
-        second_moment(backend, std::vector<float>(kElems)) {}
-  DeviceArray params, first_moment, second_moment;
-};
-
-/// Values are below 4; each of `steps` steps makes about `roundings` of them.
-void expect_close(const std::vector<float>& got,
-                  const std::vector<double>& want,
-                  int steps,
-                  int roundings) {
-  const double allowed = 4 * 0x1p-24 * steps * roundings;
-  for (std::size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], want[i], allowed) << "element " << i;
-}
-
-class CudaFlat : public CudaTest {
- protected:
-  void check_sgd(float momentum, bool nesterov);
-};
-
-void CudaFlat::check_sgd(float momentum, bool nesterov) {
-  SCOPED_TRACE(fmt::format("momentum {} nesterov {}", momentum, nesterov));
-  OptimizerArrays state(backend(), NAN), pieces(backend(), NAN);  // the first step reads none
-  ReferenceState expected{doubles(floats(kElems, 1)), std::vector<double>(kElems), {}};
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    const std::vector<float> values = floats(kElems, 10 + step);
-    DeviceArray grads(backend(), values);
-    OptimizerUpdate update{.optimizer = Sgd{.momentum = momentum, .nesterov = nesterov},
-                           .params = state.params.data(),
-                           .grads = grads.data(),
-                           .state = {state.first_moment.data()},
-                           .lr = 0.1f,
-                           .grad_scale = 0.5f,
-                           .step = step};
-    backend().optimizer_update(update, kRanges);
-    sgd_reference(expected, doubles(values), update, kRanges);
-    update.params = pieces.params.data();
-    update.state = {pieces.first_moment.data()};
-    backend().optimizer_update(update, cut(kRanges));
-  }
-  expect_close(state.params.values(), expected.params, 3, 6);
-  EXPECT_EQ(state.params.values(), pieces.params.values()) << "cutting ranges changed bits";
-}
-
-TEST_F(CudaFlat, SgdFollowsTheFormula) {
-  check_sgd(0, false);
-  check_sgd(0.9f, false);
-  check_sgd(0.9f, true);
-}
-
-TEST_F(CudaFlat, AdamwFollowsTheFormula) {
-  OptimizerArrays state(backend(), 0), pieces(backend(), 0);
-  const std::vector<double> zero(kElems);
-  ReferenceState expected{doubles(floats(kElems, 1)), zero, zero};
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    const std::vector<float> values = floats(kElems, 21 + step, 0.1f, 1);
-    DeviceArray grads(backend(), values);
-    OptimizerUpdate update{.optimizer = AdamW{},
-                           .params = state.params.data(),
-                           .grads = grads.data(),
-                           .state = {state.first_moment.data(), state.second_moment.data()},
-                           .lr = 0.01f,
-                           .grad_scale = 0.5f,
-                           .step = step};
-    backend().optimizer_update(update, kRanges);
-    adamw_reference(expected, doubles(values), update, kRanges);
-    update.params = pieces.params.data();
-    update.state = {pieces.first_moment.data(), pieces.second_moment.data()};
-    backend().optimizer_update(update, cut(kRanges));
-  }
-  expect_close(state.params.values(), expected.params, 3, 10);
-  expect_close(state.first_moment.values(), expected.first_moment, 3, 4);
-  expect_close(state.second_moment.values(), expected.second_moment, 3, 4);
-  EXPECT_EQ(state.params.values(), pieces.params.values()) << "cutting ranges changed bits";
-  EXPECT_EQ(state.second_moment.values(), pieces.second_moment.values())
-      << "cutting ranges changed bits";
+TEST_F(CudaFlat, OptimizersFollowTheirFormulas) {
+  expect_formulas(backend(), kElems, kRanges, cut(kRanges));
 }
 
 void expect_rounded(const std::vector<float>& params,

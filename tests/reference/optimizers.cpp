@@ -1,48 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/reference/optimizers.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lockstep::test {
+namespace {
 
-void sgd_reference(ReferenceState& state,
-                   const std::vector<double>& grads,
-                   const OptimizerUpdate& u,
-                   const std::vector<FlatRange>& ranges) {
-  const Sgd& sgd = std::get<Sgd>(u.optimizer);
-  for (const FlatRange& range : ranges)
-    for (std::int64_t j = range.offset; j < range.offset + range.elems; ++j) {
-      const std::size_t i = std::size_t(j);
-      double& p = state.params[i];
-      const double g = grads[i] * u.grad_scale + double(range.weight_decay) * p;
-      double direction = g;
-      if (sgd.momentum > 0) {
-        double& m = state.first_moment[i];
-        m = u.step == 0 ? g : double(sgd.momentum) * m + g;
-        direction = sgd.nesterov ? g + double(sgd.momentum) * m : m;
-      }
-      p -= double(u.lr) * double(range.lr_scale) * direction;
-    }
+/// What one element's update reads and writes.
+struct Element {
+  double& param;
+  double grad;  ///< scaled
+  std::array<double*, kMaxOptimizerState> state;
+  double lr, weight_decay;
+  std::uint64_t step;
+};
+
+void update(const Sgd& sgd, const Element& e) {
+  const double g = e.grad + e.weight_decay * e.param;
+  double direction = g;
+  if (sgd.momentum > 0) {
+    double& m = *e.state[0];
+    m = e.step == 0 ? g : double(sgd.momentum) * m + g;
+    direction = sgd.nesterov ? g + double(sgd.momentum) * m : m;
+  }
+  e.param -= e.lr * direction;
 }
 
-void adamw_reference(ReferenceState& state,
-                     const std::vector<double>& grads,
-                     const OptimizerUpdate& u,
-                     const std::vector<FlatRange>& ranges) {
-  const AdamW& adamw = std::get<AdamW>(u.optimizer);
-  const double beta1 = double(adamw.beta1), beta2 = double(adamw.beta2);
-  const double correction1 = 1 - std::pow(beta1, double(u.step + 1));
-  const double correction2 = 1 - std::pow(beta2, double(u.step + 1));
+/// The step of Adam and of AdamW, which differ in where the decay is.
+void adam_step(double beta1, double beta2, double eps, const Element& e, double g) {
+  double &m = *e.state[0], &v = *e.state[1];
+  m = beta1 * m + (1 - beta1) * g;
+  v = beta2 * v + (1 - beta2) * g * g;
+  const double t = double(e.step + 1);
+  const double correction1 = 1 - std::pow(beta1, t), correction2 = 1 - std::pow(beta2, t);
+  e.param -= e.lr / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + eps);
+}
+
+void update(const AdamW& adamw, const Element& e) {
+  e.param *= 1 - e.lr * e.weight_decay;
+  adam_step(double(adamw.beta1), double(adamw.beta2), double(adamw.eps), e, e.grad);
+}
+
+void update(const Adam& adam, const Element& e) {
+  const double g = e.grad + e.weight_decay * e.param;
+  adam_step(double(adam.beta1), double(adam.beta2), double(adam.eps), e, g);
+}
+
+void update(const RmsProp& rmsprop, const Element& e) {
+  const double alpha = double(rmsprop.alpha);
+  const double g = e.grad + e.weight_decay * e.param;
+  double& v = *e.state[0];
+  v = alpha * v + (1 - alpha) * g * g;
+  double variance = v;
+  std::size_t next = 1;
+  if (rmsprop.centered) {
+    double& a = *e.state[next++];
+    a = alpha * a + (1 - alpha) * g;
+    variance = std::max(0.0, v - a * a);
+  }
+  double direction = g / (std::sqrt(variance) + double(rmsprop.eps));
+  if (rmsprop.momentum > 0) {
+    double& b = *e.state[next];
+    b = double(rmsprop.momentum) * b + direction;
+    direction = b;
+  }
+  e.param -= e.lr * direction;
+}
+
+void update(const Lion& lion, const Element& e) {
+  double& m = *e.state[0];
+  const double u = double(lion.beta1) * m + (1 - double(lion.beta1)) * e.grad;
+  m = double(lion.beta2) * m + (1 - double(lion.beta2)) * e.grad;
+  e.param = e.param * (1 - e.lr * e.weight_decay) - e.lr * (u > 0 ? 1 : u < 0 ? -1 : 0);
+}
+
+}  // namespace
+
+void optimizer_reference(ReferenceState& state,
+                         const std::vector<double>& grads,
+                         const OptimizerUpdate& u,
+                         const std::vector<FlatRange>& ranges) {
   for (const FlatRange& range : ranges)
     for (std::int64_t j = range.offset; j < range.offset + range.elems; ++j) {
       const std::size_t i = std::size_t(j);
-      const double g = grads[i] * double(u.grad_scale);
-      const double lr = double(u.lr) * double(range.lr_scale);
-      double &p = state.params[i], &m = state.first_moment[i], &v = state.second_moment[i];
-      p *= 1 - lr * double(range.weight_decay);
-      m = beta1 * m + (1 - beta1) * g;
-      v = beta2 * v + (1 - beta2) * g * g;
-      p -= lr / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + double(adamw.eps));
+      Element element{.param = state.params[i],
+                      .grad = grads[i] * double(u.grad_scale),
+                      .state = {},
+                      .lr = double(u.lr) * double(range.lr_scale),
+                      .weight_decay = double(range.weight_decay),
+                      .step = u.step};
+      for (std::size_t s = 0; s < state.state.size(); ++s)
+        if (!state.state[s].empty()) element.state[s] = &state.state[s][i];
+      std::visit([&](const auto& optimizer) { update(optimizer, element); }, u.optimizer);
     }
 }
 
