@@ -3,6 +3,7 @@
 
 #include "core/optim/optimizer_hyper_parameter.h"
 #include "core/optim/step_scalars.h"
+#include "core/optim/update_phase.h"
 
 namespace lockstep {
 
@@ -19,5 +20,7 @@ void Lion::validate() const {}
 std::vector<std::string_view> Lion::state_names() const { return {"exp_avg"}; }
 
 StepScalars Lion::step_scalars(std::uint64_t /*step*/) const { return {}; }
+
+std::vector<UpdatePhase> Lion::phases() const { return {UpdatePhase::update}; }
 
 }  // namespace lockstep

@@ -15,13 +15,23 @@ float decay_of(const Parameter& parameter,
   return no_decay.match(parameter.name) ? 0.0f : weight_decay(optimizer);
 }
 
-/// Padding between tensors is zero and stays zero under every optimizer, so that neighbours with
-/// equal settings become one range.
+/// Whether each parameter, in declaration order, is a tensor with a norm: Note [Phases of an
+/// update].
+std::vector<bool> tensors_with_norms(const Graph& graph, const Optimizer& optimizer) {
+  std::vector<bool> tensors(graph.parameters().size(), false);
+  if (has_phase(optimizer, UpdatePhase::direction_norms))
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      tensors[i] = !graph.parameters()[i].normalisation_or_bias;
+  return tensors;
+}
+
+// Padding between tensors is zero and stays zero under every optimizer, so that neighbours with
+// equal settings become one range. Not so those whose norms are taken.
 void append(std::vector<FlatRange>& ranges, const FlatRange& range) {
-  if (!ranges.empty()) {
+  if (!ranges.empty() && range.tensor < 0) {
     FlatRange& last = ranges.back();
     const std::int64_t end = last.offset + last.elems;
-    if (range.offset - end < kSegmentAlignment && range.offset >= end &&
+    if (last.tensor < 0 && range.offset - end < kSegmentAlignment && range.offset >= end &&
         last.weight_decay == range.weight_decay && last.lr_scale == range.lr_scale) {
       last.elems = range.offset + range.elems - last.offset;
       return;
@@ -38,25 +48,32 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              const Optimizer& optimizer,
                              const DecayRule& decay,
                              float* parameters,
-                             const float* gradients,
+                             float* gradients,
                              std::uint16_t* rounded)
     : backend_(backend),
       optimizer_(optimizer),
       parameters_(parameters),
       gradients_(gradients),
       rounded_(rounded),
-      ranges_of_bucket_(space.buckets.size()) {
+      phases_(update_phases(optimizer)),
+      buckets_(space.buckets.size()) {
   validate(optimizer_);
+  const std::vector<bool> with_norms = tensors_with_norms(graph, optimizer_);
   const NamePatterns no_decay("`no_decay`", decay.excluded);
   for (const Segment& segment : space.segments) {
     const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
     if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
-    append(ranges_of_bucket_[std::size_t(segment.bucket)],
-           {segment.offset,
-            segment.elems,
-            decay_of(parameter, optimizer_, decay.all, no_decay),
-            1.0f});
+    const bool has_norm = with_norms[std::size_t(segment.parameter)];
+    const FlatRange range{.offset = segment.offset,
+                          .elems = segment.elems,
+                          .weight_decay = decay_of(parameter, optimizer_, decay.all, no_decay),
+                          .tensor = has_norm ? norm_count_++ : -1};
+    BucketRanges& bucket = buckets_[std::size_t(segment.bucket)];
+    append(bucket.all, range);
+    if (has_norm) bucket.tensors.push_back(range);
   }
+  if (norm_count_ > 0)
+    norms_ = backend.allocate(2 * std::size_t(norm_count_) * sizeof(double), "norms of tensors");
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
     const Segment& segment = space.of(int(i));
@@ -86,13 +103,10 @@ void OptimizerStep::conclude(StepSums sums, StepOutcome* outcome) {
   backend_.conclude_step(sums, outcome);
 }
 
-void OptimizerStep::update_bucket(int bucket,
-                                  std::int64_t step,
-                                  float lr,
-                                  const StepOutcome* outcome,
-                                  const StepCounters* counters) {
-  const auto& ranges = ranges_of_bucket_[std::size_t(bucket)];
-  if (ranges.empty()) return;
+void OptimizerStep::update(std::int64_t step,
+                           float lr,
+                           const StepOutcome* outcome,
+                           const StepCounters* counters) {
   OptimizerUpdate update{.optimizer = optimizer_,
                          .params = parameters_,
                          .grads = gradients_,
@@ -102,7 +116,34 @@ void OptimizerStep::update_bucket(int bucket,
                          .outcome = outcome,
                          .counters = counters};
   for (std::size_t i = 0; i < state_.size(); ++i) update.state[i] = state_[i]->as<float>();
-  backend_.optimizer_update(update, ranges);
+  if (norms_) {
+    update.weight_norms = norms_->as<double>();
+    update.direction_norms = norms_->as<double>() + norm_count_;
+  }
+  for (const UpdatePhase phase : phases_) run(phase, update);
+}
+
+void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
+  update.phase = phase;
+  switch (phase) {
+    case UpdatePhase::direction:
+    case UpdatePhase::update:
+      for (const BucketRanges& bucket : buckets_)
+        if (!bucket.all.empty()) backend_.optimizer_update(update, bucket.all);
+      return;
+    case UpdatePhase::weight_norms:
+      return start_norms(parameters_, 0);
+    case UpdatePhase::direction_norms:
+      return start_norms(gradients_, norm_count_);
+  }
+}
+
+void OptimizerStep::start_norms(const float* values, std::int64_t first) {
+  for (const BucketRanges& bucket : buckets_) {
+    if (bucket.tensors.empty()) continue;
+    double* const norms = norms_->as<double>() + first + bucket.tensors.front().tensor;
+    backend_.start_squared_norms(values, bucket.tensors, norms);
+  }
 }
 
 StepCounters OptimizerStep::counters(std::int64_t step, float lr) const {

@@ -8,6 +8,8 @@
 
 #include "lockstep/optimizers/adam.h"
 #include "lockstep/optimizers/adamw.h"
+#include "lockstep/optimizers/lamb.h"
+#include "lockstep/optimizers/lars.h"
 #include "lockstep/optimizers/lion.h"
 #include "lockstep/optimizers/rmsprop.h"
 #include "lockstep/optimizers/sgd.h"
@@ -19,7 +21,9 @@
   OPTIMIZER(AdamW, adamw)              \
   OPTIMIZER(Adam, adam)                \
   OPTIMIZER(RmsProp, rmsprop)          \
-  OPTIMIZER(Lion, lion)
+  OPTIMIZER(Lion, lion)                \
+  OPTIMIZER(Lars, lars)                \
+  OPTIMIZER(Lamb, lamb)
 
 namespace lockstep {
 namespace detail {

@@ -78,8 +78,7 @@ class Model {
     return loss;
   }
   void update(int step) {
-    for (int bucket = 0; bucket < int(space_.buckets.size()); ++bucket)
-      update_->update_bucket(bucket, step, lr_, nullptr, nullptr);
+    update_->update(step, lr_, nullptr, nullptr);
     update_->update_running_statistics(nullptr);
     packed_.invalidate_but_rounded();
   }

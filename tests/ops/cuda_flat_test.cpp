@@ -19,9 +19,13 @@ namespace {
 constexpr std::int64_t kElems = 2100;
 const std::int64_t kLengths[] = {0, 1, 3, 4, 31, 1025, 4096, 4097, 3 * 4096 + 5};
 
-/// Ranges of every kind of tail, one at an odd address, a gap between them, one empty.
-const std::vector<FlatRange> kRanges = {
-    {0, 1025, 0.01f, 1.0f}, {1027, 3, 0.0f, 0.5f}, {1030, 0, 0.1f, 1.0f}, {1088, 1000, 0.1f, 2.0f}};
+/// Ranges of every kind of tail, one at an odd address, a gap between them, one empty; two tensors
+/// with norms.
+const std::vector<FlatRange> kRanges = {{0, 1025, 0.01f, 1.0f, 0},
+                                        {1027, 3, 0.0f, 0.5f},
+                                        {1030, 0, 0.1f, 1.0f},
+                                        {1088, 900, 0.1f, 2.0f, 1},
+                                        {1990, 98, 0.1f, 2.0f}};
 
 /// The same elements in other ranges.
 std::vector<FlatRange> cut(const std::vector<FlatRange>& ranges) {
@@ -41,8 +45,6 @@ std::vector<float> floats(std::int64_t elems, std::uint64_t seed, float low = -1
   const HostTensor t = random_f32({elems}, seed, low, high);
   return {t.as<float>(), t.as<float>() + elems};
 }
-
-std::vector<double> doubles(const std::vector<float>& v) { return {v.begin(), v.end()}; }
 
 class CudaFlat : public CudaTest {};
 
@@ -70,13 +72,15 @@ TEST_F(CudaFlat, UpdatesWriteTheRoundedParametersOfTheirRanges) {
     std::vector<std::uint16_t> rounded(kElems, kUntouched);
     const auto memory = backend().allocate(rounded.size() * sizeof(std::uint16_t), "rounded");
     backend().copy_to_device(memory->data(), rounded.data(), memory->bytes());
-    backend().optimizer_update({.optimizer = optimizer,
-                                .params = params.data(),
-                                .grads = grads.data(),
-                                .state = state.arrays(),
-                                .rounded = memory->as<std::uint16_t>(),
-                                .lr = 0.01f},
-                               kRanges);
+    run_kernels(backend(),
+                {.optimizer = optimizer,
+                 .params = params.data(),
+                 .grads = grads.data(),
+                 .state = state.arrays(),
+                 .rounded = memory->as<std::uint16_t>(),
+                 .lr = 0.01f},
+                kRanges,
+                tensors_in(kRanges));
     backend().copy_to_host(rounded.data(), memory->data(), memory->bytes());
     expect_rounded(params.values(), rounded, kUntouched);
   }
@@ -168,7 +172,6 @@ TEST_F(CudaFlat, SumsTreesInTheirOrder) {
 // What changes from step to step is found in device memory as it would be in the arguments.
 TEST_F(CudaFlat, UpdatesReadTheirCountersFromTheDevice) {
   constexpr std::uint64_t kStep = 6;
-  DeviceArray grads(backend(), floats(kElems, 3));
   const auto place = backend().allocate(sizeof(StepCounters), "counters");
   for (const Optimizer& optimizer : optimizer_cases()) {
     SCOPED_TRACE(to_string(optimizer));
@@ -177,6 +180,7 @@ TEST_F(CudaFlat, UpdatesReadTheirCountersFromTheDevice) {
     backend().copy_to_device(place->data(), &counters, sizeof counters);
     FilledState by_value(backend(), kElems), by_counters(backend(), kElems);
     DeviceArray params(backend(), floats(kElems, 1)), same_params(backend(), floats(kElems, 1));
+    DeviceArray grads(backend(), floats(kElems, 3)), same_grads(backend(), floats(kElems, 3));
     OptimizerUpdate update{.optimizer = optimizer,
                            .params = params.data(),
                            .grads = grads.data(),
@@ -184,13 +188,14 @@ TEST_F(CudaFlat, UpdatesReadTheirCountersFromTheDevice) {
                            .lr = 0.01f,
                            .grad_scale = 0.5f,
                            .step = kStep};
-    backend().optimizer_update(update, kRanges);
+    run_kernels(backend(), update, kRanges, tensors_in(kRanges));
     update.params = same_params.data();
+    update.grads = same_grads.data();
     update.state = by_counters.arrays();
     update.lr = NAN;
     update.step = 0;
     update.counters = place->as<StepCounters>();
-    backend().optimizer_update(update, kRanges);
+    run_kernels(backend(), update, kRanges, tensors_in(kRanges));
     EXPECT_EQ(same_params.values(), params.values());
     EXPECT_EQ(by_counters.values(), by_value.values());
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
+#include "core/optim/optimizer.h"
 #include "tests/ops/op_case.h"
 #include "tests/reference/optimizers.h"
 
@@ -23,6 +24,42 @@ inline std::vector<Optimizer> optimizer_cases() {
   cases.push_back(RmsProp{.centered = true});
   cases.push_back(RmsProp{.momentum = 0.9f, .centered = true});
   return cases;
+}
+
+/// All phases of an update, as OptimizerStep does them. `tensors`: each with its FlatRange::tensor,
+/// 0, 1, ...; `ranges` are cuts of these, and ranges of none.
+inline void run_kernels(Backend& backend,
+                        OptimizerUpdate update,
+                        const std::vector<FlatRange>& ranges,
+                        const std::vector<FlatRange>& tensors = {}) {
+  const auto norms = backend.allocate((2 * tensors.size() + 1) * sizeof(double), "norms");
+  double* const directions = norms->as<double>() + tensors.size();
+  update.weight_norms = norms->as<double>();
+  update.direction_norms = directions;
+  for (const UpdatePhase phase : update_phases(update.optimizer)) {
+    update.phase = phase;
+    switch (phase) {
+      case UpdatePhase::update:
+      case UpdatePhase::direction:
+        backend.optimizer_update(update, ranges);
+        break;
+      case UpdatePhase::weight_norms:
+        backend.start_squared_norms(update.params, tensors, norms->as<double>());
+        break;
+      case UpdatePhase::direction_norms:
+        backend.start_squared_norms(update.grads, tensors, directions);
+        break;
+    }
+  }
+  backend.synchronize();
+}
+
+/// Those of `ranges` that are of a tensor, which are whole tensors.
+inline std::vector<FlatRange> tensors_in(const std::vector<FlatRange>& ranges) {
+  std::vector<FlatRange> tensors;
+  for (const FlatRange& range : ranges)
+    if (range.tensor >= 0) tensors.push_back(range);
+  return tensors;
 }
 
 /// As many arrays of state as an optimizer may have, all 0.5.
@@ -95,10 +132,11 @@ struct OptimizerRun {
     }
   }
 
-  /// Update `step` on `ranges`, by the kernel and by the formula.
+  /// Update `step` on `ranges`, by the kernels and by the formula. `tensors`: see run_kernels().
   void update(const std::vector<float>& grads,
               const std::vector<FlatRange>& ranges,
-              std::uint64_t step) {
+              std::uint64_t step,
+              const std::vector<FlatRange>& tensors = {}) {
     DeviceArray on_device(backend, grads);
     OptimizerUpdate update{.optimizer = optimizer,
                            .params = params.data(),
@@ -107,7 +145,7 @@ struct OptimizerRun {
                            .grad_scale = 0.5f,
                            .step = step};
     for (std::size_t s = 0; s < state.size(); ++s) update.state[s] = state[s]->data();
-    backend.optimizer_update(update, ranges);
+    run_kernels(backend, update, ranges, tensors);
     optimizer_reference(expected, {grads.begin(), grads.end()}, update, ranges);
   }
 
@@ -155,8 +193,8 @@ inline void expect_formulas(Backend& backend,
     OptimizerRun whole(backend, optimizer, params), cut(backend, optimizer, params);
     for (std::uint64_t step = 0; step < 3; ++step) {
       const std::vector<float> grads = gradient_values(elems, 10 + step);
-      whole.update(grads, ranges, step);
-      cut.update(grads, pieces, step);
+      whole.update(grads, ranges, step, tensors_in(ranges));
+      cut.update(grads, pieces, step, tensors_in(ranges));
     }
     whole.expect_close(3);
     whole.expect_same_bits(cut);

@@ -14,9 +14,13 @@ namespace {
 
 constexpr std::int64_t kElems = 2100;
 
-/// Ranges of every kind of tail, one at an odd address, a gap between them, one empty.
-const std::vector<FlatRange> kRanges = {
-    {0, 1025, 0.01f, 1.0f}, {1027, 3, 0.0f, 0.5f}, {1030, 0, 0.1f, 1.0f}, {1088, 1000, 0.1f, 2.0f}};
+/// Ranges of every kind of tail, one at an odd address, a gap between them, one empty; two tensors
+/// with norms.
+const std::vector<FlatRange> kRanges = {{0, 1025, 0.01f, 1.0f, 0},
+                                        {1027, 3, 0.0f, 0.5f},
+                                        {1030, 0, 0.1f, 1.0f},
+                                        {1088, 900, 0.1f, 2.0f, 1},
+                                        {1990, 98, 0.1f, 2.0f}};
 
 /// The same ranges, cut at arbitrary places.
 std::vector<FlatRange> cut(const std::vector<FlatRange>& ranges) {

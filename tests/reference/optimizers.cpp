@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace lockstep::test {
 namespace {
@@ -15,6 +16,12 @@ struct Element {
   double lr, weight_decay;
   std::uint64_t step;
 };
+
+double norm_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
 
 void update(const Sgd& sgd, const Element& e) {
   const double g = e.grad + e.weight_decay * e.param;
@@ -75,12 +82,58 @@ void update(const Lion& lion, const Element& e) {
   e.param = e.param * (1 - e.lr * e.weight_decay) - e.lr * (u > 0 ? 1 : u < 0 ? -1 : 0);
 }
 
+/// Elementwise: each as if it were alone.
+template <typename T>
+void update_tensor(const T& optimizer, std::vector<Element>& elements, bool /*is_tensor*/) {
+  for (const Element& element : elements) update(optimizer, element);
+}
+
+std::vector<double> params_of(const std::vector<Element>& elements) {
+  std::vector<double> params;
+  for (const Element& e : elements) params.push_back(e.param);
+  return params;
+}
+
+void update_tensor(const Lars& lars, std::vector<Element>& elements, bool is_tensor) {
+  std::vector<double> grads;
+  for (const Element& e : elements) grads.push_back(e.grad);
+  const double weights = norm_of(params_of(elements)), gradient = norm_of(grads);
+  double ratio = 1;
+  if (is_tensor && weights > 0 && gradient > 0)
+    ratio =
+        double(lars.trust_coefficient) * weights / (gradient + elements[0].weight_decay * weights);
+  for (const Element& e : elements) {
+    double& m = *e.state[0];
+    m = double(lars.momentum) * m + e.lr * ratio * (e.grad + e.weight_decay * e.param);
+    e.param -= m;
+  }
+}
+
+void update_tensor(const Lamb& lamb, std::vector<Element>& elements, bool is_tensor) {
+  const double beta1 = double(lamb.beta1), beta2 = double(lamb.beta2);
+  std::vector<double> directions;
+  for (const Element& e : elements) {
+    double &m = *e.state[0], &v = *e.state[1];
+    m = beta1 * m + (1 - beta1) * e.grad;
+    v = beta2 * v + (1 - beta2) * e.grad * e.grad;
+    const double t = double(e.step + 1);
+    directions.push_back(m / (1 - std::pow(beta1, t)) /
+                             (std::sqrt(v / (1 - std::pow(beta2, t))) + double(lamb.eps)) +
+                         e.weight_decay * e.param);
+  }
+  const double weights = norm_of(params_of(elements)), direction = norm_of(directions);
+  const double ratio = is_tensor && weights > 0 && direction > 0 ? weights / direction : 1;
+  for (std::size_t i = 0; i < elements.size(); ++i)
+    elements[i].param -= elements[i].lr * ratio * directions[i];
+}
+
 }  // namespace
 
 void optimizer_reference(ReferenceState& state,
                          const std::vector<double>& grads,
                          const OptimizerUpdate& u,
                          const std::vector<FlatRange>& ranges) {
+  std::map<std::int32_t, std::vector<Element>> tensors;  // -1: elements of none
   for (const FlatRange& range : ranges)
     for (std::int64_t j = range.offset; j < range.offset + range.elems; ++j) {
       const std::size_t i = std::size_t(j);
@@ -92,8 +145,11 @@ void optimizer_reference(ReferenceState& state,
                       .step = u.step};
       for (std::size_t s = 0; s < state.state.size(); ++s)
         if (!state.state[s].empty()) element.state[s] = &state.state[s][i];
-      std::visit([&](const auto& optimizer) { update(optimizer, element); }, u.optimizer);
+      tensors[range.tensor].push_back(element);
     }
+  for (auto& [tensor, elements] : tensors)
+    std::visit([&](const auto& optimizer) { update_tensor(optimizer, elements, tensor >= 0); },
+               u.optimizer);
 }
 
 }  // namespace lockstep::test

@@ -14,8 +14,8 @@ struct ReferenceState {
   std::array<std::vector<double>, kMaxOptimizerState> state;
 };
 
-/// One step of the formula that stands with the optimizer (include/lockstep/optimizers). Of
-/// `update`, pointers are not used.
+/// One step of the formula that stands with the optimizer (include/lockstep/optimizers).
+/// Ranges with the same FlatRange::tensor are one tensor. Of `update`, pointers are not used.
 void optimizer_reference(ReferenceState& state,
                          const std::vector<double>& grads,
                          const OptimizerUpdate& update,

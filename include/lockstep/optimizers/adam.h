@@ -9,6 +9,7 @@ namespace lockstep {
 
 struct OptimizerHyperParameter;
 struct StepScalars;
+enum class UpdatePhase : std::uint8_t;
 
 /// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1, as PyTorch
 /// writes it), with weight decay as L2 regularization: coupled, a part of the gradient, unlike
@@ -35,6 +36,7 @@ struct Adam {
   void validate() const;
   std::vector<std::string_view> state_names() const;
   StepScalars step_scalars(std::uint64_t step) const;
+  std::vector<UpdatePhase> phases() const;
 };
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@ namespace lockstep {
 
 struct OptimizerHyperParameter;
 struct StepScalars;
+enum class UpdatePhase : std::uint8_t;
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019, "Decoupled Weight Decay
 /// Regularization", algorithm 2, as PyTorch writes it). For each element p of the parameters and g
@@ -37,6 +38,7 @@ struct AdamW {
   void validate() const;
   std::vector<std::string_view> state_names() const;
   StepScalars step_scalars(std::uint64_t step) const;
+  std::vector<UpdatePhase> phases() const;
 };
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@ namespace lockstep {
 
 struct OptimizerHyperParameter;
 struct StepScalars;
+enum class UpdatePhase : std::uint8_t;
 
 /// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2). For each
 /// element p of the parameters and g of their gradients:
@@ -32,6 +33,7 @@ struct Lion {
   void validate() const;
   std::vector<std::string_view> state_names() const;
   StepScalars step_scalars(std::uint64_t step) const;
+  std::vector<UpdatePhase> phases() const;
 };
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@ namespace lockstep {
 
 struct OptimizerHyperParameter;
 struct StepScalars;
+enum class UpdatePhase : std::uint8_t;
 
 /// RMSprop (Hinton 2012, "Neural Networks for Machine Learning", lecture 6e), with momentum and
 /// centered as Graves 2013 ("Generating Sequences With Recurrent Neural Networks", equations 38 to
@@ -37,6 +38,7 @@ struct RmsProp {
   void validate() const;
   std::vector<std::string_view> state_names() const;
   StepScalars step_scalars(std::uint64_t step) const;
+  std::vector<UpdatePhase> phases() const;
 };
 
 }  // namespace lockstep
