@@ -3,6 +3,7 @@
 
 #include "core/base/check.h"
 #include "core/base/name_patterns.h"
+#include "core/plan/hidden_matrices.h"
 
 namespace lockstep {
 namespace {
@@ -19,9 +20,12 @@ float decay_of(const Parameter& parameter,
 /// update].
 std::vector<bool> tensors_with_norms(const Graph& graph, const Optimizer& optimizer) {
   std::vector<bool> tensors(graph.parameters().size(), false);
-  if (has_phase(optimizer, UpdatePhase::direction_norms))
+  if (has_phase(optimizer, UpdatePhase::orthogonalize)) {
+    for (const int matrix : hidden_matrices(graph)) tensors[std::size_t(matrix)] = true;
+  } else if (has_phase(optimizer, UpdatePhase::direction_norms)) {
     for (std::size_t i = 0; i < tensors.size(); ++i)
       tensors[i] = !graph.parameters()[i].normalisation_or_bias;
+  }
   return tensors;
 }
 
@@ -70,7 +74,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
                           .tensor = has_norm ? norm_count_++ : -1};
     BucketRanges& bucket = buckets_[std::size_t(segment.bucket)];
     append(bucket.all, range);
-    if (has_norm) bucket.tensors.push_back(range);
+    append(has_norm ? bucket.tensors : bucket.others, range);
   }
   if (norm_count_ > 0)
     norms_ = backend.allocate(2 * std::size_t(norm_count_) * sizeof(double), "norms of tensors");
@@ -125,16 +129,27 @@ void OptimizerStep::update(std::int64_t step,
 
 void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
   update.phase = phase;
+  const auto run_kernels = [&](std::vector<FlatRange> BucketRanges::*ranges) {
+    for (const BucketRanges& bucket : buckets_)
+      if (!(bucket.*ranges).empty()) backend_.optimizer_update(update, bucket.*ranges);
+  };
   switch (phase) {
     case UpdatePhase::direction:
     case UpdatePhase::update:
-      for (const BucketRanges& bucket : buckets_)
-        if (!bucket.all.empty()) backend_.optimizer_update(update, bucket.all);
-      return;
+      return run_kernels(&BucketRanges::all);
+    case UpdatePhase::tensor_direction:
+    case UpdatePhase::normalize:
+    case UpdatePhase::tensor_update:
+      return run_kernels(&BucketRanges::tensors);
+    case UpdatePhase::update_others:
+      return run_kernels(&BucketRanges::others);
     case UpdatePhase::weight_norms:
       return start_norms(parameters_, 0);
     case UpdatePhase::direction_norms:
       return start_norms(gradients_, norm_count_);
+    case UpdatePhase::orthogonalize:
+      LOCKSTEP_ASSERT(orthogonalization_ != nullptr);
+      return orthogonalization_->run_forward({});
   }
 }
 

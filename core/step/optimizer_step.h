@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
+#include "core/exec/program.h"
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
@@ -36,6 +37,10 @@ class OptimizerStep {
                 float* gradients,
                 std::uint16_t* rounded);
 
+  /// What runs in the phase `orthogonalize`: bound, and alive as long as this. To be called before
+  /// the first update of an optimizer that has the phase.
+  void set_orthogonalization(Program& program) { orthogonalization_ = &program; }
+
   /// Backend::conclude_step() with the trained parameters' gradients as `sums.tensors`, in
   /// declaration order; the caller fills the other members but `gradients`.
   void conclude(StepSums sums, StepOutcome* outcome);
@@ -63,6 +68,7 @@ class OptimizerStep {
   struct BucketRanges {
     std::vector<FlatRange> all;      // neighbours with equal settings are one
     std::vector<FlatRange> tensors;  // those that have norms, numbered one after another
+    std::vector<FlatRange> others;   // without them
   };
 
   void run(UpdatePhase phase, OptimizerUpdate& update);
@@ -76,7 +82,8 @@ class OptimizerStep {
   std::uint16_t* rounded_;
   std::vector<UpdatePhase> phases_;
   std::vector<BucketRanges> buckets_;
-  std::int32_t norm_count_ = 0;          // of tensors that have norms
+  std::int32_t norm_count_ = 0;  // of tensors that have norms
+  Program* orthogonalization_ = nullptr;
   std::unique_ptr<DeviceBuffer> norms_;  // [2, norm_count_]: of weights, of directions; or null
   std::vector<FlatRange> tensors_;       // in declaration order, for the norm
   std::vector<RunningStatistic> statistics_;

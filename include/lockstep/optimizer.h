@@ -11,6 +11,7 @@
 #include "lockstep/optimizers/lamb.h"
 #include "lockstep/optimizers/lars.h"
 #include "lockstep/optimizers/lion.h"
+#include "lockstep/optimizers/muon.h"
 #include "lockstep/optimizers/rmsprop.h"
 #include "lockstep/optimizers/sgd.h"
 
@@ -23,7 +24,8 @@
   OPTIMIZER(RmsProp, rmsprop)          \
   OPTIMIZER(Lion, lion)                \
   OPTIMIZER(Lars, lars)                \
-  OPTIMIZER(Lamb, lamb)
+  OPTIMIZER(Lamb, lamb)                \
+  OPTIMIZER(Muon, muon)
 
 namespace lockstep {
 namespace detail {

@@ -23,7 +23,8 @@ std::vector<OptimizerCase> optimizer_cases() {
        RmsProp{.lr = 0.001f, .eps = 1e-2f, .centered = true, .weight_decay = kDecay}},
       {"lion", Lion{.lr = 1e-4f, .weight_decay = kDecay}},
       {"lars", Lars{.lr = 0.1f, .weight_decay = kDecay}},
-      {"lamb", Lamb{.lr = 0.001f, .weight_decay = kDecay}}};
+      {"lamb", Lamb{.lr = 0.001f, .weight_decay = kDecay}},
+      {"muon", Muon{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}}};
 }
 
 std::vector<ModelCase> small_models() {

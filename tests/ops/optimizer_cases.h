@@ -26,12 +26,15 @@ inline std::vector<Optimizer> optimizer_cases() {
   return cases;
 }
 
-/// All phases of an update, as OptimizerStep does them. `tensors`: each with its FlatRange::tensor,
-/// 0, 1, ...; `ranges` are cuts of these, and ranges of none.
+/// All phases of an update that kernels do, as OptimizerStep does them: `orthogonalize` leaves
+/// directions as they are. `tensors`: each with its FlatRange::tensor, 0, 1, ...; `ranges` are cuts
+/// of these, and ranges of none.
 inline void run_kernels(Backend& backend,
                         OptimizerUpdate update,
                         const std::vector<FlatRange>& ranges,
                         const std::vector<FlatRange>& tensors = {}) {
+  std::vector<FlatRange> of_tensors, others;
+  for (const FlatRange& range : ranges) (range.tensor >= 0 ? of_tensors : others).push_back(range);
   const auto norms = backend.allocate((2 * tensors.size() + 1) * sizeof(double), "norms");
   double* const directions = norms->as<double>() + tensors.size();
   update.weight_norms = norms->as<double>();
@@ -43,11 +46,21 @@ inline void run_kernels(Backend& backend,
       case UpdatePhase::direction:
         backend.optimizer_update(update, ranges);
         break;
+      case UpdatePhase::tensor_update:
+      case UpdatePhase::tensor_direction:
+      case UpdatePhase::normalize:
+        backend.optimizer_update(update, of_tensors);
+        break;
+      case UpdatePhase::update_others:
+        backend.optimizer_update(update, others);
+        break;
       case UpdatePhase::weight_norms:
         backend.start_squared_norms(update.params, tensors, norms->as<double>());
         break;
       case UpdatePhase::direction_norms:
         backend.start_squared_norms(update.grads, tensors, directions);
+        break;
+      case UpdatePhase::orthogonalize:
         break;
     }
   }

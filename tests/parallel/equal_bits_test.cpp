@@ -111,7 +111,7 @@ TEST(EqualBits, EveryOptimizer) {
 }
 
 TEST(EqualBits, OptimizersOfATransformersMatrices) {
-  for (const Optimizer& optimizer : {Optimizer(Lars{}), Optimizer(Lamb{.lr = 0.01f})}) {
+  for (const Optimizer& optimizer : {Optimizer(Muon{.lr = 0.01f}), Optimizer(Lamb{.lr = 0.01f})}) {
     testing::SmallRun run = testing::small_gpt();
     run.options.optimizer = optimizer;
     SelfCommunicator self;

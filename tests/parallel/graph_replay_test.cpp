@@ -95,7 +95,7 @@ TEST(GraphReplay, EqualBitsWithFewerShardsAndClippedAdamw) {
 }
 
 TEST(GraphReplay, EqualBitsOfOptimizersOfWholeTensors) {
-  for (const Optimizer& optimizer : {Optimizer(Lars{}), Optimizer(Lamb{})}) {
+  for (const Optimizer& optimizer : {Optimizer(Lars{}), Optimizer(Lamb{}), Optimizer(Muon{})}) {
     testing::SmallRun run = small_run();
     run.options.optimizer = optimizer;
     SelfCommunicator alone;

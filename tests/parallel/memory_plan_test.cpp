@@ -92,6 +92,11 @@ SmallRun gpt() {
   run.options.bucket_mb = 0.01;
   return run;
 }
+SmallRun gpt_muon() {
+  SmallRun run = testing::small_gpt();
+  run.options.optimizer = Muon{};
+  return run;
+}
 SmallRun resnet_lamb() {
   SmallRun run = testing::small_resnet();
   run.options.optimizer = Lamb{};
@@ -246,6 +251,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &resnet_grouped,
                                            &gpt,
                                            &gpt_fast,
+                                           &gpt_muon,
                                            &resnet_lamb));
 
 TEST(MemoryPlan, TableHasPowersOfTwo) {

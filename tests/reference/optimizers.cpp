@@ -127,6 +127,24 @@ void update_tensor(const Lamb& lamb, std::vector<Element>& elements, bool is_ten
     elements[i].param -= elements[i].lr * ratio * directions[i];
 }
 
+void update_tensor(const Muon& muon, std::vector<Element>& elements, bool is_tensor) {
+  std::vector<double> directions;
+  for (const Element& e : elements) {
+    if (!is_tensor) {
+      update(AdamW{.beta1 = muon.beta1, .beta2 = muon.beta2, .eps = muon.eps}, e);
+      continue;
+    }
+    double& m = *e.state[0];
+    m = double(muon.momentum) * m + e.grad;
+    directions.push_back(e.grad + double(muon.momentum) * m);
+  }
+  const double norm = norm_of(directions) + Muon::kNormEps;
+  for (std::size_t i = 0; i < directions.size(); ++i) {
+    elements[i].param *= 1 - elements[i].lr * elements[i].weight_decay;
+    elements[i].param -= elements[i].lr * directions[i] / norm;
+  }
+}
+
 }  // namespace
 
 void optimizer_reference(ReferenceState& state,

@@ -14,8 +14,9 @@ struct ReferenceState {
   std::array<std::vector<double>, kMaxOptimizerState> state;
 };
 
-/// One step of the formula that stands with the optimizer (include/lockstep/optimizers).
-/// Ranges with the same FlatRange::tensor are one tensor. Of `update`, pointers are not used.
+/// One step of the formula that stands with the optimizer (include/lockstep/optimizers), but for
+/// `orthogonalize`, in the place of which directions stay as they are. Ranges with the same
+/// FlatRange::tensor are one tensor. Of `update`, pointers are not used.
 void optimizer_reference(ReferenceState& state,
                          const std::vector<double>& grads,
                          const OptimizerUpdate& update,
