@@ -37,6 +37,9 @@ struct FlatRange {
   std::int64_t elems = 0;
   float weight_decay = 0.0f;  ///< already zero where decay is excluded
   float lr_scale = 1.0f;
+  /// Index of the norms of the tensor that the range is of; -1: it is updated without. See Note
+  /// [Phases of an update].
+  std::int32_t tensor = -1;
 };
 
 /// A running statistic in the flat space. Offsets and counts in elements.
@@ -278,7 +281,7 @@ class Backend {
   /// pushed, then the top is `merges` times replaced by the sum of the top two, and one remains at
   /// the end. `elems` each. Terms are consumed: their memory may be written; `result` may be one.
   virtual void sum_tree(std::span<const TreeTerm> terms, float* result, std::int64_t elems);
-  /// One step of an optimizer on these ranges. Does not wait.
+  /// One phase of an optimizer's step on these ranges. Does not wait.
   virtual void optimizer_update(const OptimizerUpdate& update,
                                 std::span<const FlatRange> ranges) = 0;
   /// Sum of squares of each range: fixed blocks of kNormBlock elements, summed in fp64 in order.

@@ -12,19 +12,23 @@ namespace lockstep {
 
 struct StepOutcome;
 
-/// One step of an optimizer over flat arrays, which have the same offsets. The formula stands with
-/// the optimizer (core/optim); its `lr` and `weight_decay` are not read: the learning rate of a
-/// step is the one below, the decay that of the range.
+/// One phase of an optimizer's step over flat arrays, which have the same offsets. The formula
+/// stands with the optimizer (include/lockstep/optimizers); its `lr` and `weight_decay` are not
+/// read: the learning rate of a step is the one below, the decay that of the range.
 struct OptimizerUpdate {
   Optimizer optimizer;
+  UpdatePhase phase = UpdatePhase::update;  ///< one of kernels
   float* params = nullptr;
-  const float* grads = nullptr;
+  float* grads = nullptr;  ///< read; written where the phase writes directions
   /// In the order of state_names(); the others are null.
   std::array<float*, kMaxOptimizerState> state = {};
   /// The new parameters rounded to bf16 (kRoundedFormat), at their offsets; null: not written.
   std::uint16_t* rounded = nullptr;
   float lr = 0, grad_scale = 1;
   std::uint64_t step = 0;  ///< updates before this one
+  /// Squared norms by FlatRange::tensor, in device memory; null: the optimizer has no such phase.
+  const double* weight_norms = nullptr;
+  const double* direction_norms = nullptr;
   /// In device memory; null: none. Its grad_scale takes the place of the one above, and where it is
   /// bad the update does nothing.
   const StepOutcome* outcome = nullptr;

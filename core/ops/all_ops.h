@@ -17,6 +17,7 @@
 #include "core/ops/losses/binary_cross_entropy.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
+#include "core/ops/matmul.h"
 #include "core/ops/normalize.h"
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"

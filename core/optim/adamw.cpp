@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/adamw.h"
+#include "lockstep/optimizers/adamw.h"
 
 #include <cmath>
 
 #include "core/optim/optimizer_hyper_parameter.h"
 #include "core/optim/step_scalars.h"
+#include "core/optim/update_phase.h"
 
 namespace lockstep {
 
@@ -28,5 +29,7 @@ StepScalars AdamW::step_scalars(std::uint64_t step) const {
   scalars.values[kRootCorrection] = 1.0 / std::sqrt(1.0 - std::pow(double(beta2), t));
   return scalars;
 }
+
+std::vector<UpdatePhase> AdamW::phases() const { return {UpdatePhase::update}; }
 
 }  // namespace lockstep

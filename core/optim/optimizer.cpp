@@ -143,6 +143,15 @@ std::vector<std::string_view> state_names(const Optimizer& optimizer) {
   return std::visit([](const auto& o) { return o.state_names(); }, optimizer);
 }
 
+std::vector<UpdatePhase> update_phases(const Optimizer& optimizer) {
+  return std::visit([](const auto& o) { return o.phases(); }, optimizer);
+}
+
+bool has_phase(const Optimizer& optimizer, UpdatePhase phase) {
+  const std::vector<UpdatePhase> phases = update_phases(optimizer);
+  return std::ranges::find(phases, phase) != phases.end();
+}
+
 int state_arrays(const Optimizer& optimizer) { return int(state_names(optimizer).size()); }
 
 std::string to_string(const Optimizer& optimizer) {

@@ -7,6 +7,7 @@
 
 #include "core/optim/optimizer_hyper_parameter.h"
 #include "core/optim/step_scalars.h"
+#include "core/optim/update_phase.h"
 #include "lockstep/optimizer.h"
 
 namespace lockstep {
@@ -26,6 +27,7 @@ namespace lockstep {
 ///                       kMaxOptimizerState, by the names that checkpoints have for them
 ///                       (PyTorch's)
 ///   step_scalars()      numbers that depend on the step alone; `step` counts updates from 0
+///   phases()            what an update consists of: Note [Phases of an update]
 /// Kernels do the arithmetic: one for each backend, listed in lockstep/optimizer.h.
 
 /// The most arrays of state that one of them may keep.
@@ -37,7 +39,11 @@ std::vector<OptimizerHyperParameter> hyper_parameters(Optimizer& optimizer);
 bool is_adaptive(const Optimizer& optimizer);
 StepScalars step_scalars(const Optimizer& optimizer, std::uint64_t step);
 std::vector<std::string_view> state_names(const Optimizer& optimizer);
-/// How many there are.
+/// In their order.
+std::vector<UpdatePhase> update_phases(const Optimizer& optimizer);
+/// Whether `phase` is one of them.
+bool has_phase(const Optimizer& optimizer, UpdatePhase phase);
+/// Of state_names(), how many there are.
 int state_arrays(const Optimizer& optimizer);
 
 /// Whether a run with the optimizer `now` can go on from the state of the optimizer `then`, both

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/sgd.h"
+#include "lockstep/optimizers/sgd.h"
 
 #include "core/optim/optimizer_hyper_parameter.h"
 #include "core/optim/step_scalars.h"
+#include "core/optim/update_phase.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -26,5 +27,7 @@ std::vector<std::string_view> Sgd::state_names() const {
 }
 
 StepScalars Sgd::step_scalars(std::uint64_t /*step*/) const { return {}; }
+
+std::vector<UpdatePhase> Sgd::phases() const { return {UpdatePhase::update}; }
 
 }  // namespace lockstep

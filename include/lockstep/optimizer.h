@@ -6,14 +6,26 @@
 #include <string_view>
 #include <variant>
 
-#include "lockstep/adamw.h"
-#include "lockstep/sgd.h"
+#include "lockstep/optimizers/adam.h"
+#include "lockstep/optimizers/adamw.h"
+#include "lockstep/optimizers/lamb.h"
+#include "lockstep/optimizers/lars.h"
+#include "lockstep/optimizers/lion.h"
+#include "lockstep/optimizers/muon.h"
+#include "lockstep/optimizers/rmsprop.h"
+#include "lockstep/optimizers/sgd.h"
 
 /// Every optimizer: OPTIMIZER(class, name). Each line gives an alternative of Optimizer, and its
 /// name on the command line and in checkpoints.
 #define LOCKSTEP_OPTIMIZERS(OPTIMIZER) \
   OPTIMIZER(Sgd, sgd)                  \
-  OPTIMIZER(AdamW, adamw)
+  OPTIMIZER(AdamW, adamw)              \
+  OPTIMIZER(Adam, adam)                \
+  OPTIMIZER(RmsProp, rmsprop)          \
+  OPTIMIZER(Lion, lion)                \
+  OPTIMIZER(Lars, lars)                \
+  OPTIMIZER(Lamb, lamb)                \
+  OPTIMIZER(Muon, muon)
 
 namespace lockstep {
 namespace detail {

@@ -76,13 +76,19 @@ cpu::RangeUpdate on_range(const OptimizerUpdate& update,
   cpu::RangeUpdate result{
       .params = update.params + range.offset,
       .grads = update.grads + range.offset,
+      .phase = update.phase,
       .elems = range.elems,
       .grad_scale = update.outcome ? update.outcome->grad_scale : update.grad_scale,
       .weight_decay = range.weight_decay,
       .lr = update.lr,
       .lr_scale = range.lr_scale,
       .step = update.step,
-      .scalars = scalars};
+      .scalars = scalars,
+      .is_tensor = range.tensor >= 0};
+  if (range.tensor >= 0 && update.weight_norms != nullptr)
+    result.weight_norm = std::sqrt(update.weight_norms[range.tensor]);
+  if (range.tensor >= 0 && update.direction_norms != nullptr)
+    result.direction_norm = std::sqrt(update.direction_norms[range.tensor]);
   for (std::size_t i = 0; i < update.state.size(); ++i)
     if (update.state[i] != nullptr) result.state[i] = update.state[i] + range.offset;
   return result;

@@ -8,6 +8,7 @@
 
 #include "core/exec/kernel.h"
 #include "core/ops/conv2d.h"
+#include "core/ops/matmul.h"
 #include "kernels/cpu/linear_extents.h"
 
 /// What the CPU backend has from a matrix library. onednn/ takes it from oneDNN; absent/ is a
@@ -39,6 +40,9 @@ std::unique_ptr<Kernel> make_library_linear_bwd_data(const LinearExtents& e,
 std::unique_ptr<Kernel> make_library_linear_bwd_weights(const LinearExtents& e,
                                                         bool bias,
                                                         const KernelSpec& spec);
+
+/// Null where small_gemm is to be taken.
+std::unique_ptr<Kernel> make_library_matmul(const ops::Matmul& op, const KernelSpec& spec);
 
 /// Kernels of ops::Conv2d without ReLU and of its gradients, for tensors that have elements; bf16
 /// only where bf16_products() is not `widened`. Throws Error: no kernel for these sizes.

@@ -15,7 +15,7 @@ namespace lockstep::cuda {
 /// tiles of one size; a block of the launch takes one tile.
 template <typename Range>
 struct RangeTable {
-  static constexpr int kMax = 112;
+  static constexpr int kMax = sizeof(Range) <= 24 ? 112 : 96;
   Range ranges[kMax];
   std::int32_t end_tile[kMax];  ///< tiles up to the end of each range
   std::int32_t count = 0;

@@ -93,11 +93,20 @@ std::string layers_text(const MemoryPlan& plan) {
 }
 
 std::string step_text(const MemoryPlan& plan) {
-  return fmt::format("\nstep       {} over all ranks; {} sent by rank 0\n",
-                     format_flops(plan.flops_per_step),
-                     plan.exchange_bytes_per_step == 0
-                         ? std::string("nothing")
-                         : format_bytes(double(plan.exchange_bytes_per_step)));
+  std::string text = fmt::format("\nstep       {} over all ranks; {} sent by rank 0\n",
+                                 format_flops(plan.flops_per_step),
+                                 plan.exchange_bytes_per_step == 0
+                                     ? std::string("nothing")
+                                     : format_bytes(double(plan.exchange_bytes_per_step)));
+  if (!plan.hidden_matrices.empty())
+    text += fmt::format(
+        "matrices   {} between hidden layers, of {} elements, are orthogonalized: {} on every "
+        "rank; AdamW updates the other {}\n",
+        plan.hidden_matrices.size(),
+        format_count(double(plan.hidden_elems)),
+        format_flops(plan.orthogonalizing_flops),
+        format_count(double(plan.parameters - plan.frozen - plan.hidden_elems)));
+  return text;
 }
 
 std::string rows_text(const PlanReport& report) {
@@ -234,6 +243,7 @@ std::string to_json(const PlanReport& report, bool layers) {
   json["largest_micro_batch_recompute"] =
       report.largest_recomputing ? Json(report.largest_recomputing->micro_batch) : Json(nullptr);
   json["flops_per_step"] = plan.flops_per_step;
+  json["hidden_matrices"] = plan.hidden_matrices;
   json["exchange_bytes_per_step"] = plan.exchange_bytes_per_step;
   json["micro_batches"] = std::move(rows);
   if (report.forecast) json["forecast"] = to_json(*report.forecast);

@@ -50,6 +50,9 @@ PlannedWork plan_work(Backend& device, const PlanRequest& request, const DeviceP
   // Weights are read and written, gradients read, and so is each array of the state.
   const double passes = 3 + 2 * double(state_arrays(options.optimizer));
   planned.fixed_s = passes * double(programs.space().elems) * sizeof(float) / peaks.bytes;
+  if (const auto& program = programs.orthogonalization())
+    for (const Node& node : program->graph().nodes())
+      planned.fixed_s += seconds_of(program->graph(), node, peaks);
   return planned;
 }
 

@@ -9,6 +9,7 @@
 #include "core/data/sampler.h"
 #include "core/exec/dry_backend.h"
 #include "core/host/process_memory.h"
+#include "core/plan/hidden_matrices.h"
 #include "core/step/dry_communicator.h"
 #include "lockstep/error.h"
 #include "lockstep/replica.h"
@@ -36,7 +37,19 @@ double flops_per_step(const CompiledPrograms& programs, const BatchPlan& batch) 
     if (sized.samples == batch.micro_batch) flops += double(whole) * flops_of(*sized.program);
     if (rest > 0 && sized.samples == rest) flops += flops_of(*sized.program);
   }
+  if (programs.orthogonalization())
+    flops += double(batch.ranks) * flops_of(*programs.orthogonalization());
   return flops;
+}
+
+void count_hidden_matrices(const CompiledPrograms& programs, MemoryPlan& plan) {
+  if (!programs.orthogonalization()) return;
+  plan.orthogonalizing_flops = flops_of(*programs.orthogonalization());
+  for (const int matrix : hidden_matrices(programs.graph())) {
+    const Parameter& parameter = programs.graph().parameters()[std::size_t(matrix)];
+    plan.hidden_matrices.push_back(parameter.name);
+    plan.hidden_elems += parameter.shape.elems();
+  }
 }
 
 /// Goes through the exchange of one step.
@@ -284,6 +297,7 @@ MemoryPlan plan_memory_of(Backend& device,
                                                  std::size_t(options.ema.on()));
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), options, plan);
+  count_hidden_matrices(programs, plan);
   plan.steps = step_memory(programs.whole());
   plan.first_backward_step = std::size_t(programs.whole().plan().first_backward_node);
   plan.limited_bytes = plan.table.on_device();

@@ -53,6 +53,11 @@ struct MemoryPlan {
   std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
   std::int64_t frozen = 0;
   std::vector<ParameterGroupUse> groups;  ///< TrainOptions::groups
+  /// Names of the matrices that the optimizer orthogonalizes; none under most. See
+  /// core/plan/hidden_matrices.h.
+  std::vector<std::string> hidden_matrices;
+  std::int64_t hidden_elems = 0;     ///< of these
+  double orthogonalizing_flops = 0;  ///< for them in a step, of one rank: every rank does all of it
   /// One entry an operator of the training program for a whole micro-batch, as they run.
   std::vector<StepMemory> steps;
   std::size_t first_backward_step = 0;  ///< among those; their number where there is none

@@ -7,6 +7,8 @@
 #include "core/base/check.h"
 #include "core/base/env.h"
 #include "core/nn/trace.h"
+#include "core/optim/optimizer.h"
+#include "core/plan/orthogonalize.h"
 #include "parallel/replica/replica_parts.h"
 
 namespace lockstep {
@@ -88,6 +90,7 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
   sizes = distinct_sizes(batch, std::move(sizes));
   for (;;) {
     for (const std::int64_t n : sizes) add(backend, model, loss, samples, options, batch, n);
+    if (!orthogonalization_) add_orthogonalization(backend, options);
     if (options.memory_limit == 0) return;
     const std::size_t needed = device_bytes(options, batch);
     if (needed <= options.memory_limit) return;
@@ -104,6 +107,7 @@ std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
   std::vector<ProgramSize> programs;
   for (const auto* sizes : {&training_, &evaluation_})
     for (const CompiledProgram& sized : *sizes) programs.emplace_back(*sized.program);
+  if (orthogonalization_) programs.emplace_back(*orthogonalization_);
   return training_bytes(programs, space_, options.optimizer) +
          exchange_memory(graph(), space_, options, batch, traits_);
 }
@@ -133,6 +137,20 @@ void CompiledPrograms::add(Backend& backend,
   training_.push_back(
       {micro_batch,
        compile_within_limit(std::move(graph), backend, space_, reuse_, options, others, choice_)});
+}
+
+// On GPUs the factors may be rounded to tf32, whatever the precision of training.
+void CompiledPrograms::add_orthogonalization(Backend& backend, const TrainOptions& options) {
+  if (!has_phase(options.optimizer, UpdatePhase::orthogonalize)) return;
+  std::optional<Graph> graph = lockstep::orthogonalization(this->graph());
+  if (!graph)
+    throw ConfigError(fmt::format("optimizer {}: the model has no matrix between hidden layers",
+                                  name_of(options.optimizer)),
+                      "choose an optimizer that updates elements, or add a hidden layer");
+  backend.allow_tf32(true);
+  orthogonalization_ =
+      std::make_unique<Program>(std::move(*graph), backend, space_, reuse_, NodeOrder::as_given);
+  backend.allow_tf32(options.precision == Precision::tf32);
 }
 
 void CompiledPrograms::add_late_evaluation(Backend& backend,
@@ -171,6 +189,8 @@ const Program& CompiledPrograms::largest() const {
   for (const auto* programs : {&training_, &evaluation_})
     for (const CompiledProgram& sized : *programs)
       if (sized.program->arena_bytes() > largest->arena_bytes()) largest = sized.program.get();
+  if (orthogonalization_ && orthogonalization_->arena_bytes() > largest->arena_bytes())
+    largest = orthogonalization_.get();
   return *largest;
 }
 

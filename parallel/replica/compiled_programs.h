@@ -32,8 +32,8 @@ class CompiledPrograms {
 
   /// `sizes`: micro-batch sizes in samples in addition to the whole one; 0 is added where ranks
   /// form batch-norm groups. Throws ConfigError: the model declares other parameters for one size
-  /// or mode than for another, or the device has no tf32 GEMMs. OutOfMemory: see
-  /// compile_within_limit().
+  /// or mode than for another, the device has no tf32 GEMMs, or the optimizer works on hidden
+  /// matrices and the model has none. OutOfMemory: see compile_within_limit().
   CompiledPrograms(Backend& backend,
                    const ModelFunction& model,
                    const LossFunction& loss,
@@ -56,6 +56,9 @@ class CompiledPrograms {
   /// The whole micro-batch first.
   const std::vector<CompiledProgram>& training() const { return training_; }
   const std::vector<CompiledProgram>& evaluation() const { return evaluation_; }
+  /// The program that the optimizer runs over hidden matrices, for gradients in the place of
+  /// parameters; null where it runs none. See core/plan/orthogonalize.h.
+  const std::unique_ptr<Program>& orthogonalization() const { return orthogonalization_; }
   /// The program of add_late_evaluation(); the other functions do not count it.
   const std::optional<CompiledProgram>& late_evaluation() const { return late_evaluation_; }
 
@@ -76,6 +79,7 @@ class CompiledPrograms {
            const TrainOptions& options,
            const BatchPlan& batch,
            std::int64_t micro_batch);
+  void add_orthogonalization(Backend& backend, const TrainOptions& options);
   BuilderSettings evaluating(const TrainOptions& options,
                              const BatchPlan& batch,
                              std::int64_t micro_batch) const;
@@ -90,6 +94,7 @@ class CompiledPrograms {
   RecomputeIndex choice_;  // the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;
   std::vector<CompiledProgram> evaluation_;
+  std::unique_ptr<Program> orthogonalization_;
   std::optional<CompiledProgram> late_evaluation_;
 };
 

@@ -52,6 +52,10 @@ ProgramSet::ProgramSet(RankContext& context,
     training_.push_back(bind(backend, program, *buffers_.arena));
   for (const CompiledProgram& program : compiled_->evaluation())
     evaluation_.push_back(bind(backend, program, *buffers_.arena));
+  if (Program* const program = orthogonalization()) {
+    program->bind({buffers_.arena->data(), gradients(), gradients()}, backend, packed_);
+    if (env().sync == "1") program->name_faults();
+  }
 }
 
 BoundProgram ProgramSet::bind(Backend& backend,
@@ -119,12 +123,12 @@ void ProgramSet::check_limit(const TrainOptions& options, const BatchPlan& batch
 
 void ProgramSet::set_position(Position* position) {
   position_ = position;
-  for_each([position](BoundProgram& bound) { bound.program->set_position(position); });
+  for_each([position](Program& program) { program.set_position(position); });
 }
 
 void ProgramSet::profile(Profiler* profiler) {
   profiler_ = profiler;
-  for_each([profiler](BoundProgram& bound) { bound.program->profile(profiler); });
+  for_each([profiler](Program& program) { program.profile(profiler); });
 }
 
 void ProgramSet::check_finite(FiniteReport* report) {
@@ -147,6 +151,8 @@ void ProgramSet::dump(const std::string& folder) const {
     dump_program(folder, fmt::format("training_{}", bound.samples), *bound.program);
   for (const BoundProgram& bound : evaluation_)
     dump_program(folder, fmt::format("evaluation_{}", bound.samples), *bound.program);
+  if (compiled_->orthogonalization())
+    dump_program(folder, "orthogonalization", *compiled_->orthogonalization());
 }
 
 const BoundProgram& ProgramSet::find(const std::vector<BoundProgram>& programs,

@@ -65,6 +65,9 @@ class ProgramSet {
                            const BatchPlan& batch,
                            std::int64_t micro_batch);
 
+  /// Bound, for the optimizer; null where it runs none. See core/plan/orthogonalize.h.
+  Program* orthogonalization() { return compiled_->orthogonalization().get(); }
+
   /// The training graph of a whole micro-batch.
   const Graph& graph() const { return compiled_->graph(); }
   const FlatSpace& space() const { return compiled_->space(); }
@@ -101,12 +104,13 @@ class ProgramSet {
   bool fits_arena(const Program& program) const {
     return program.arena_bytes() <= buffers_.arena->bytes();
   }
-  /// Calls use(bound) with each program.
+  /// Calls use(program) with each.
   template <typename Use>
   void for_each(Use use) {
-    for (BoundProgram& bound : training_) use(bound);
-    for (BoundProgram& bound : evaluation_) use(bound);
-    if (late_evaluation_) use(*late_evaluation_);
+    for (BoundProgram& bound : training_) use(*bound.program);
+    for (BoundProgram& bound : evaluation_) use(*bound.program);
+    if (orthogonalization() != nullptr) use(*orthogonalization());
+    if (late_evaluation_) use(*late_evaluation_->program);
   }
 
   std::unique_ptr<CompiledPrograms> compiled_;

@@ -61,8 +61,8 @@ struct ReplicaParts {
                const BatchPlan& batch);
 
   std::uint64_t partial_sum_bytes() const;
-  /// Buffers of both exchanges, of micro-batches that are copied to the device, and of step results
-  /// and norms that are copied to the host.
+  /// Buffers of both exchanges, of micro-batches that are copied to the device, of step results and
+  /// norms that are copied to the host, and of the norms that the optimizer wants.
   std::uint64_t communication_bytes() const;
 };
 

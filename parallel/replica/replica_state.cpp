@@ -100,6 +100,8 @@ ReplicaState::ReplicaState(RankContext& rank_context,
   programs.set_position(&context.position());
   parts.exchange.set_position(&context.position());
   parts.evaluation_exchange.set_position(&context.position());
+  if (programs.orthogonalization() != nullptr)
+    parts.optimizer.set_orthogonalization(*programs.orthogonalization());
   initialise_parameters();
   if (probes_.ranges) declare_ranges();
   if (options.profile) declare_profile();

@@ -373,8 +373,7 @@ void ReplicaState::update(const Segment& segment) {
        .clip_norm = options.clip_norm,
        .previous = options.on_nonfinite == OnNonfinite::stop ? outcome : nullptr},
       outcome);
-  for (int b = 0; b < parts.exchange.bucket_count(); ++b)
-    parts.optimizer.update_bucket(b, segment.step, segment.lr, outcome, segment.state.counters);
+  parts.optimizer.update(segment.step, segment.lr, outcome, segment.state.counters);
   parts.optimizer.update_running_statistics(outcome);
   parts.average.update(segment.step, outcome, segment.state.counters);
   programs.packed().invalidate_but_rounded();

@@ -7,6 +7,8 @@
 
 #include "core/exec/program.h"
 #include "core/nn/trace.h"
+#include "core/optim/optimizer.h"
+#include "core/plan/orthogonalize.h"
 #include "core/step/optimizer_step.h"
 #include "lockstep/error.h"
 #include "lockstep/weights.h"
@@ -46,6 +48,13 @@ class Model {
     };
     training_.bind(memory(0), *backend_, packed_);
     evaluation_.bind(memory(1), *backend_, packed_);
+    if (has_phase(optimizer, UpdatePhase::orthogonalize)) {
+      orthogonalization_ = std::make_unique<Program>(
+          *orthogonalization(training_.graph()), *backend_, space_, MemoryReuse::off);
+      arenas_[2] = backend_->allocate(orthogonalization_->arena_bytes(), "arena");
+      float* const gradients = gradients_->as<float>();
+      orthogonalization_->bind({arenas_[2]->data(), gradients, gradients}, *backend_, packed_);
+    }
     lr_ = learning_rate(optimizer);
     update_ = std::make_unique<OptimizerStep>(*backend_,
                                               training_.graph(),
@@ -55,6 +64,7 @@ class Model {
                                               parameters_->as<float>(),
                                               gradients_->as<float>(),
                                               packed_.rounded());
+    if (orthogonalization_) update_->set_orthogonalization(*orthogonalization_);
     initialise();
   }
 
@@ -78,8 +88,7 @@ class Model {
     return loss;
   }
   void update(int step) {
-    for (int bucket = 0; bucket < int(space_.buckets.size()); ++bucket)
-      update_->update_bucket(bucket, step, lr_, nullptr, nullptr);
+    update_->update(step, lr_, nullptr, nullptr);
     update_->update_running_statistics(nullptr);
     packed_.invalidate_but_rounded();
   }
@@ -194,7 +203,8 @@ class Model {
   std::unique_ptr<Backend> backend_;
   FlatSpace space_;
   Program training_, evaluation_;
-  std::unique_ptr<DeviceBuffer> parameters_, gradients_, arenas_[2];
+  std::unique_ptr<Program> orthogonalization_;
+  std::unique_ptr<DeviceBuffer> parameters_, gradients_, arenas_[3];
   PackedCopies packed_{space_};
   std::unique_ptr<OptimizerStep> update_;
   float lr_ = 0;

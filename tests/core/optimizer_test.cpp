@@ -38,10 +38,10 @@ TEST(Optimizers, AreMadeByTheirNames) {
     EXPECT_LE(state_arrays(optimizer), kMaxOptimizerState);
   }
   try {
-    make_optimizer("adam");
+    make_optimizer("adamww");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("`optimizer` 'adam' is unknown, expected sgd, adamw"));
+    EXPECT_THAT(error.what(), HasSubstr("`optimizer` 'adamww' is unknown, expected sgd, adamw"));
     EXPECT_EQ(error.hint(), "did you mean adamw?");
   }
 }
@@ -95,12 +95,21 @@ TEST(Optimizers, TextsStayAsTheyAre) {
   EXPECT_EQ(to_string(Sgd{.lr = 1, .momentum = 0.5f, .nesterov = true}),
             "sgd lr=1 momentum=0.5 nesterov weight_decay=0");
   EXPECT_EQ(to_string(AdamW{}), "adamw lr=0.001 beta1=0.9 beta2=0.999 eps=1e-08 weight_decay=0.01");
+  EXPECT_EQ(to_string(Adam{}), "adam lr=0.001 beta1=0.9 beta2=0.999 eps=1e-08 weight_decay=0");
+  EXPECT_EQ(to_string(RmsProp{.centered = true}),
+            "rmsprop lr=0.01 alpha=0.99 eps=1e-08 momentum=0 centered weight_decay=0");
+  EXPECT_EQ(to_string(Lion{}), "lion lr=0.0001 beta1=0.9 beta2=0.99 weight_decay=0");
 }
 
 TEST(Optimizers, StateHasPyTorchsNames) {
   EXPECT_THAT(state_names(Sgd{}), IsEmpty());
   EXPECT_THAT(state_names(Sgd{.momentum = 0.9f}), ElementsAre("momentum_buffer"));
   EXPECT_THAT(state_names(AdamW{}), ElementsAre("exp_avg", "exp_avg_sq"));
+  EXPECT_THAT(state_names(Adam{}), ElementsAre("exp_avg", "exp_avg_sq"));
+  EXPECT_THAT(state_names(RmsProp{}), ElementsAre("square_avg"));
+  EXPECT_THAT(state_names(RmsProp{.momentum = 0.9f, .centered = true}),
+              ElementsAre("square_avg", "grad_avg", "momentum_buffer"));
+  EXPECT_THAT(state_names(Lion{}), ElementsAre("exp_avg"));
 }
 
 TEST(Optimizers, RunsGoOnFromTheStateOfTheSameArrays) {
@@ -114,8 +123,10 @@ TEST(Optimizers, RunsGoOnFromTheStateOfTheSameArrays) {
   EXPECT_FALSE(have_same_state(nesterov, plain));
   EXPECT_FALSE(have_same_state(plain, adamw));
   EXPECT_FALSE(have_same_state(momentum, adamw));
+  EXPECT_FALSE(have_same_state(to_string(Adam{}), adamw)) << "the arrays alone are the same";
+  EXPECT_FALSE(have_same_state(to_string(RmsProp{}), to_string(RmsProp{.centered = true})));
   for (const char* unknown :
-       {"", "absent", "lion lr=1", "sgd lr", "sgd lr=", "sgd lr=1x", "sgd q=1", "sgd nesterov=1"})
+       {"", "absent", "adamax lr=1", "sgd lr", "sgd lr=", "sgd lr=1x", "sgd q=1", "sgd nesterov=1"})
     EXPECT_FALSE(have_same_state(unknown, plain)) << unknown;
 }
 

@@ -20,7 +20,7 @@ FOLDERS = ("core", "kernels", "parallel", "launcher", "include", "examples", "te
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NOT_A_LINK = re.compile(r"(?<!\])\((?:\.\.?/[^)\s]+|[\w./-]+\.md(?:#[\w-]*)?)\)")
 FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+\.\w+)`")
-EXAMPLES = re.compile(r"/(square|lion|waves)\b|/(square|lion|waves)_")
+EXAMPLES = re.compile(r"/(square|waves)\b|/(square|waves)_")
 
 
 def documents(root):

@@ -5,6 +5,7 @@
 #include "core/ops/attention.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/linear.h"
+#include "core/ops/matmul.h"
 #include "tests/benchmarks/conv_layers.h"
 #include "tests/gpu/rates.h"
 
@@ -83,6 +84,15 @@ void time_layer(Rates& rates, const LinearLayer& layer, const ProductType& type)
        ops::LinearBwdWeights(layer.bias, counted),
        {x, y},
        layer.bias);
+  // As an optimizer multiplies matrices of weights.
+  if (type.type == DType::f32)
+    rates.time({.name = fmt::format("matmul {}", layer.name),
+                .shape = fmt::format("{} x {} x {}", layer.out, layer.in, layer.out),
+                .type = type.type,
+                .tf32 = type.tf32,
+                .memory_bound = false},
+               ops::Matmul({.transpose_b = true}),
+               {w, w});
   // What the sums of the bias cost.
   if (layer.bias)
     time("weights", "linear_bwd_weights alone", ops::LinearBwdWeights(false), {x, y}, false);

@@ -42,6 +42,8 @@ class BadUsage(ProgramTest):
     def test_contradictory_flags(self):
         self.expect_error(self.train("--optimizer=adamw", "--momentum=0.9"), 2,
                           "--momentum cannot be combined with --optimizer adamw")
+        self.expect_error(self.train("--optimizer=lion", "--alpha=0.9"), 2,
+                          "--alpha cannot be combined with --optimizer lion")
 
     def test_unknown_key_in_configuration(self):
         config = self.write("c.toml", "momentun = 0.5\n")

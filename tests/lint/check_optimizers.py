@@ -39,10 +39,14 @@ def listed_optimizers(root):
     return re.findall(r"^\s*OPTIMIZER\((\w+), (\w+)\)", (root / LIST).read_text(), re.MULTILINE)
 
 
-def files_naming(root, type_name, name):
-    """Paths of the files whose code, without comments, has the class or the name as a word's start."""
+def files_naming(root, type_name, name, longer):
+    """Paths of the files whose code, without comments, has the class or the name as a word's start.
+
+    `longer`: classes of others whose names begin with this one's, as AdamW's with Adam.
+    """
     spellings = "|".join({type_name, name, name.capitalize(), name.upper()})
-    pattern = re.compile(rf"(?<![A-Za-z])({spellings})(?![a-z])")
+    others = "".join(rf"(?!{other})" for other in longer)
+    pattern = re.compile(rf"(?<![A-Za-z]){others}({spellings})(?![a-z])")
     found = set()
     for top in TOPS:
         for path in (root / top).rglob("*"):
@@ -68,7 +72,9 @@ def findings(root):
         for file in sorted(expected):
             if not (root / file).is_file():
                 yield f"{file}: missing  [{DOCUMENT} names it for every optimizer]"
-        for file in sorted(files_naming(root, type_name, name) - expected - USES):
+        longer = [other for other, _ in optimizers if other != type_name and
+                  other.startswith(type_name)]
+        for file in sorted(files_naming(root, type_name, name, longer) - expected - USES):
             yield (f"{file}: names the optimizer {name}  [only {', '.join(sorted(expected))} may: "
                    f"ask core/optim/optimizer.h instead]")
 

@@ -12,7 +12,7 @@ DOCUMENT = """## An optimizer
 
 | file | gets |
 |---|---|
-| `include/lockstep/lion.h` | the struct |
+| `include/lockstep/optimizers/lion.h` | the struct |
 | `include/lockstep/optimizer.h` | a line |
 | `kernels/cpu/optimizers/lion.cpp` | the kernel |
 | `tests/ops/optimizers_test.cpp` | a test |
@@ -28,7 +28,7 @@ class Optimizers(unittest.TestCase):
         self.root = pathlib.Path(scratch.name)
         self.write("docs/extending.md", DOCUMENT)
         self.write("include/lockstep/optimizer.h", "#define LIST(OPTIMIZER) \\\n  OPTIMIZER(AdamW, adamw)")
-        self.write("include/lockstep/adamw.h", "struct AdamW {};")
+        self.write("include/lockstep/optimizers/adamw.h", "struct AdamW {};")
         self.write("kernels/cpu/optimizers/adamw.cpp", "void adamw_update(const AdamW&);")
 
     def write(self, name, text):
@@ -51,6 +51,15 @@ class Optimizers(unittest.TestCase):
             with self.subTest(code):
                 self.write("core/exec/backend.h", code)
                 self.assertIn("core/exec/backend.h: names the optimizer adamw", self.findings())
+
+    def test_a_name_that_another_begins_with(self):
+        self.write("include/lockstep/optimizer.h", "#define LIST(OPTIMIZER) \\\n"
+                   "  OPTIMIZER(AdamW, adamw) \\\n  OPTIMIZER(Adam, adam)")
+        self.write("include/lockstep/optimizers/adam.h", "struct Adam {};")
+        self.write("kernels/cpu/optimizers/adam.cpp", "void adam_update(const Adam&);")
+        self.assertEqual(self.findings(), "")
+        self.write("core/exec/backend.h", "Adam default;")
+        self.assertIn("core/exec/backend.h: names the optimizer adam", self.findings())
 
     def test_a_further_file_of_an_optimizer(self):
         self.write("kernels/cpu/loops/adamw.cpp", "")

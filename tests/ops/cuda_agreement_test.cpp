@@ -88,6 +88,7 @@ class CudaFlatAgreement : public CudaTest {
     for (std::int64_t i = 0; i < kRanges; ++i) {
       const std::int64_t length = i % 50 == 7 ? 9000 + i : i % 41;
       ranges_.push_back({elems_, length, i % 2 == 0 ? 0.1f : 0.0f, 1.0f + float(i % 3)});
+      if (i % 3 == 0 && length > 0) ranges_.back().tensor = tensors_++;
       elems_ += length + i % 3 * 2;
     }
   }
@@ -100,7 +101,7 @@ class CudaFlatAgreement : public CudaTest {
         : memory(backend.allocate(std::size_t(kArrays * elems) * sizeof(float), "arrays")) {
       for (std::int64_t i = 0; i < kArrays; ++i) {
         // Second moments are not negative.
-        const HostTensor t = random_f32({elems}, std::uint64_t(i), i >= 3 ? 0.0f : -1.0f);
+        const HostTensor t = random_f32({elems}, std::uint64_t(i), i >= 2 ? 0.0f : -1.0f);
         array[i] = memory->as<float>() + i * elems;
         backend.copy_to_device(array[i], t.bytes.data(), t.bytes.size());
       }
@@ -125,6 +126,7 @@ class CudaFlatAgreement : public CudaTest {
 
   std::vector<FlatRange> ranges_;
   std::int64_t elems_ = 0;
+  std::int32_t tensors_ = 0;
   std::unique_ptr<Backend> cpu_ = make_cpu_backend();
 };
 
@@ -140,7 +142,7 @@ TEST_F(CudaFlatAgreement, OfOptimizers) {
                                .grad_scale = 0.7f,
                                .step = step};
         std::copy_n(a + 2, state_arrays(optimizer), update.state.begin());
-        backend.optimizer_update(update, ranges_);
+        run_kernels(backend, update, ranges_, tensors_in(ranges_));
       });
     }
 }

@@ -19,9 +19,13 @@ namespace {
 constexpr std::int64_t kElems = 2100;
 const std::int64_t kLengths[] = {0, 1, 3, 4, 31, 1025, 4096, 4097, 3 * 4096 + 5};
 
-/// Ranges of every kind of tail, one at an odd address, a gap between them, one empty.
-const std::vector<FlatRange> kRanges = {
-    {0, 1025, 0.01f, 1.0f}, {1027, 3, 0.0f, 0.5f}, {1030, 0, 0.1f, 1.0f}, {1088, 1000, 0.1f, 2.0f}};
+/// Ranges of every kind of tail, one at an odd address, a gap between them, one empty; two tensors
+/// with norms.
+const std::vector<FlatRange> kRanges = {{0, 1025, 0.01f, 1.0f, 0},
+                                        {1027, 3, 0.0f, 0.5f},
+                                        {1030, 0, 0.1f, 1.0f},
+                                        {1088, 900, 0.1f, 2.0f, 1},
+                                        {1990, 98, 0.1f, 2.0f}};
 
 /// The same elements in other ranges.
 std::vector<FlatRange> cut(const std::vector<FlatRange>& ranges) {
@@ -42,106 +46,10 @@ std::vector<float> floats(std::int64_t elems, std::uint64_t seed, float low = -1
   return {t.as<float>(), t.as<float>() + elems};
 }
 
-std::vector<double> doubles(const std::vector<float>& v) { return {v.begin(), v.end()}; }
+class CudaFlat : public CudaTest {};
 
-/// Floats in device memory.
-class DeviceArray {
- public:
-  DeviceArray(Backend& backend, const std::vector<float>& values)
-      : backend_(backend), memory_(backend.allocate(values.size() * sizeof(float), "floats")) {
-    backend.copy_to_device(memory_->data(), values.data(), memory_->bytes());
-  }
-  float* data() { return memory_->as<float>(); }
-  std::vector<float> values() {
-    std::vector<float> values(memory_->bytes() / sizeof(float));
-    backend_.copy_to_host(values.data(), memory_->data(), memory_->bytes());
-    return values;
-  }
-
- private:
-  Backend& backend_;
-  std::unique_ptr<DeviceBuffer> memory_;
-};
-
-struct OptimizerArrays {
-  OptimizerArrays(Backend& backend, float first)
-      : params(backend, floats(kElems, 1)),
-        first_moment(backend, std::vector<float>(kElems, first)),
-        second_moment(backend, std::vector<float>(kElems)) {}
-  DeviceArray params, first_moment, second_moment;
-};
-
-/// Values are below 4; each of `steps` steps makes about `roundings` of them.
-void expect_close(const std::vector<float>& got,
-                  const std::vector<double>& want,
-                  int steps,
-                  int roundings) {
-  const double allowed = 4 * 0x1p-24 * steps * roundings;
-  for (std::size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], want[i], allowed) << "element " << i;
-}
-
-class CudaFlat : public CudaTest {
- protected:
-  void check_sgd(float momentum, bool nesterov);
-};
-
-void CudaFlat::check_sgd(float momentum, bool nesterov) {
-  SCOPED_TRACE(fmt::format("momentum {} nesterov {}", momentum, nesterov));
-  OptimizerArrays state(backend(), NAN), pieces(backend(), NAN);  // the first step reads none
-  ReferenceState expected{doubles(floats(kElems, 1)), std::vector<double>(kElems), {}};
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    const std::vector<float> values = floats(kElems, 10 + step);
-    DeviceArray grads(backend(), values);
-    OptimizerUpdate update{.optimizer = Sgd{.momentum = momentum, .nesterov = nesterov},
-                           .params = state.params.data(),
-                           .grads = grads.data(),
-                           .state = {state.first_moment.data()},
-                           .lr = 0.1f,
-                           .grad_scale = 0.5f,
-                           .step = step};
-    backend().optimizer_update(update, kRanges);
-    sgd_reference(expected, doubles(values), update, kRanges);
-    update.params = pieces.params.data();
-    update.state = {pieces.first_moment.data()};
-    backend().optimizer_update(update, cut(kRanges));
-  }
-  expect_close(state.params.values(), expected.params, 3, 6);
-  EXPECT_EQ(state.params.values(), pieces.params.values()) << "cutting ranges changed bits";
-}
-
-TEST_F(CudaFlat, SgdFollowsTheFormula) {
-  check_sgd(0, false);
-  check_sgd(0.9f, false);
-  check_sgd(0.9f, true);
-}
-
-TEST_F(CudaFlat, AdamwFollowsTheFormula) {
-  OptimizerArrays state(backend(), 0), pieces(backend(), 0);
-  const std::vector<double> zero(kElems);
-  ReferenceState expected{doubles(floats(kElems, 1)), zero, zero};
-  for (std::uint64_t step = 0; step < 3; ++step) {
-    const std::vector<float> values = floats(kElems, 21 + step, 0.1f, 1);
-    DeviceArray grads(backend(), values);
-    OptimizerUpdate update{.optimizer = AdamW{},
-                           .params = state.params.data(),
-                           .grads = grads.data(),
-                           .state = {state.first_moment.data(), state.second_moment.data()},
-                           .lr = 0.01f,
-                           .grad_scale = 0.5f,
-                           .step = step};
-    backend().optimizer_update(update, kRanges);
-    adamw_reference(expected, doubles(values), update, kRanges);
-    update.params = pieces.params.data();
-    update.state = {pieces.first_moment.data(), pieces.second_moment.data()};
-    backend().optimizer_update(update, cut(kRanges));
-  }
-  expect_close(state.params.values(), expected.params, 3, 10);
-  expect_close(state.first_moment.values(), expected.first_moment, 3, 4);
-  expect_close(state.second_moment.values(), expected.second_moment, 3, 4);
-  EXPECT_EQ(state.params.values(), pieces.params.values()) << "cutting ranges changed bits";
-  EXPECT_EQ(state.second_moment.values(), pieces.second_moment.values())
-      << "cutting ranges changed bits";
+TEST_F(CudaFlat, OptimizersFollowTheirFormulas) {
+  expect_formulas(backend(), kElems, kRanges, cut(kRanges));
 }
 
 void expect_rounded(const std::vector<float>& params,
@@ -164,13 +72,15 @@ TEST_F(CudaFlat, UpdatesWriteTheRoundedParametersOfTheirRanges) {
     std::vector<std::uint16_t> rounded(kElems, kUntouched);
     const auto memory = backend().allocate(rounded.size() * sizeof(std::uint16_t), "rounded");
     backend().copy_to_device(memory->data(), rounded.data(), memory->bytes());
-    backend().optimizer_update({.optimizer = optimizer,
-                                .params = params.data(),
-                                .grads = grads.data(),
-                                .state = state.arrays(),
-                                .rounded = memory->as<std::uint16_t>(),
-                                .lr = 0.01f},
-                               kRanges);
+    run_kernels(backend(),
+                {.optimizer = optimizer,
+                 .params = params.data(),
+                 .grads = grads.data(),
+                 .state = state.arrays(),
+                 .rounded = memory->as<std::uint16_t>(),
+                 .lr = 0.01f},
+                kRanges,
+                tensors_in(kRanges));
     backend().copy_to_host(rounded.data(), memory->data(), memory->bytes());
     expect_rounded(params.values(), rounded, kUntouched);
   }
@@ -262,7 +172,6 @@ TEST_F(CudaFlat, SumsTreesInTheirOrder) {
 // What changes from step to step is found in device memory as it would be in the arguments.
 TEST_F(CudaFlat, UpdatesReadTheirCountersFromTheDevice) {
   constexpr std::uint64_t kStep = 6;
-  DeviceArray grads(backend(), floats(kElems, 3));
   const auto place = backend().allocate(sizeof(StepCounters), "counters");
   for (const Optimizer& optimizer : optimizer_cases()) {
     SCOPED_TRACE(to_string(optimizer));
@@ -271,6 +180,7 @@ TEST_F(CudaFlat, UpdatesReadTheirCountersFromTheDevice) {
     backend().copy_to_device(place->data(), &counters, sizeof counters);
     FilledState by_value(backend(), kElems), by_counters(backend(), kElems);
     DeviceArray params(backend(), floats(kElems, 1)), same_params(backend(), floats(kElems, 1));
+    DeviceArray grads(backend(), floats(kElems, 3)), same_grads(backend(), floats(kElems, 3));
     OptimizerUpdate update{.optimizer = optimizer,
                            .params = params.data(),
                            .grads = grads.data(),
@@ -278,13 +188,14 @@ TEST_F(CudaFlat, UpdatesReadTheirCountersFromTheDevice) {
                            .lr = 0.01f,
                            .grad_scale = 0.5f,
                            .step = kStep};
-    backend().optimizer_update(update, kRanges);
+    run_kernels(backend(), update, kRanges, tensors_in(kRanges));
     update.params = same_params.data();
+    update.grads = same_grads.data();
     update.state = by_counters.arrays();
     update.lr = NAN;
     update.step = 0;
     update.counters = place->as<StepCounters>();
-    backend().optimizer_update(update, kRanges);
+    run_kernels(backend(), update, kRanges, tensors_in(kRanges));
     EXPECT_EQ(same_params.values(), params.values());
     EXPECT_EQ(by_counters.values(), by_value.values());
   }

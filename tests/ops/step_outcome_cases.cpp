@@ -190,7 +190,7 @@ std::vector<StepOutcome> expect_outcomes(Backend& backend) {
 
 void expect_outcomes_to_govern_updates(Backend& backend) {
   const std::vector<FlatRange> ranges = {
-      {0, 1025, 0.01f, 1.0f}, {1027, 3, 0.0f, 0.5f}, {1088, 5000, 0.1f, 2.0f}};
+      {0, 1025, 0.01f, 1.0f}, {1027, 3, 0.0f, 0.5f}, {1088, 5000, 0.1f, 2.0f, 0}};
   const std::int64_t elems = 6088;
   const HostTensor start = random_f32({(2 + kMaxOptimizerState) * elems}, 2, 0.1f, 1);
   const auto memory = backend.allocate(start.bytes.size(), "arrays");
@@ -219,7 +219,7 @@ void expect_outcomes_to_govern_updates(Backend& backend) {
                                .outcome = o};
         for (int i = 0; i < state_arrays(optimizer); ++i)
           update.state[std::size_t(i)] = b + (i + 1) * elems;
-        backend.optimizer_update(update, ranges);
+        run_kernels(backend, update, ranges, tensors_in(ranges));
       });
   updates.push_back([&](float, const StepOutcome* o) {
     const RunningStatistic statistic{1, elems - 1, 0, 0.1f};

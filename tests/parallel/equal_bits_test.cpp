@@ -95,6 +95,32 @@ TEST(EqualBits, AdamwWithClipping) {
   expect_equal_bits(options);
 }
 
+// Those of whole tensors as well, wherever buckets end.
+TEST(EqualBits, EveryOptimizer) {
+  SelfCommunicator self;
+  for (const std::string_view name : optimizer_names()) {
+    TrainOptions options = base_options();
+    options.optimizer = make_optimizer(name);
+    options.clip_norm = 0.5f;
+    options.steps = 5;
+    const std::string alone = train(self, options).weights_sha256;
+    EXPECT_EQ(train(testing::mpi_world(), options).weights_sha256, alone) << name;
+    options.bucket_mb = 1;
+    EXPECT_EQ(train(self, options).weights_sha256, alone) << name;
+  }
+}
+
+TEST(EqualBits, OptimizersOfATransformersMatrices) {
+  for (const Optimizer& optimizer : {Optimizer(Muon{.lr = 0.01f}), Optimizer(Lamb{.lr = 0.01f})}) {
+    testing::SmallRun run = testing::small_gpt();
+    run.options.optimizer = optimizer;
+    SelfCommunicator self;
+    EXPECT_EQ(testing::train(run, testing::mpi_world()).weights_sha256,
+              testing::train(run, self).weights_sha256)
+        << name_of(optimizer);
+  }
+}
+
 TEST(EqualBits, NesterovWithLoaderThreads) {
   TrainOptions options = base_options();
   options.optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f, .nesterov = true};

@@ -94,6 +94,15 @@ TEST(GraphReplay, EqualBitsWithFewerShardsAndClippedAdamw) {
   expect_equal_bits(run, alone);
 }
 
+TEST(GraphReplay, EqualBitsOfOptimizersOfWholeTensors) {
+  for (const Optimizer& optimizer : {Optimizer(Lars{}), Optimizer(Lamb{}), Optimizer(Muon{})}) {
+    testing::SmallRun run = small_run();
+    run.options.optimizer = optimizer;
+    SelfCommunicator alone;
+    expect_equal_bits(run, alone);
+  }
+}
+
 // Micro-batches large enough to be copied beside the computing.
 TEST(GraphReplay, EqualBitsOfLargeInputs) {
   testing::SmallRun run = small_run();

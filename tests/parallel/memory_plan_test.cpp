@@ -93,6 +93,16 @@ SmallRun gpt() {
   run.options.bucket_mb = 0.01;
   return run;
 }
+SmallRun gpt_muon() {
+  SmallRun run = testing::small_gpt();
+  run.options.optimizer = Muon{};
+  return run;
+}
+SmallRun resnet_lamb() {
+  SmallRun run = testing::small_resnet();
+  run.options.optimizer = Lamb{};
+  return run;
+}
 SmallRun gpt_fast() {
   SmallRun run = testing::small_gpt();
   run.options.reduction = Reduction::fast;
@@ -233,11 +243,17 @@ TEST_P(PlannedRun, TableByMicroBatchAgreesWithThePlanOfEach) {
   expect_agreement(request, rows);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    PlannedRun,
-    ::testing::Values(
-        &mlp, &resnet, &resnet_bf16, &resnet_recomputed, &resnet_grouped, &gpt, &gpt_fast));
+INSTANTIATE_TEST_SUITE_P(Models,
+                         PlannedRun,
+                         ::testing::Values(&mlp,
+                                           &resnet,
+                                           &resnet_bf16,
+                                           &resnet_recomputed,
+                                           &resnet_grouped,
+                                           &gpt,
+                                           &gpt_fast,
+                                           &gpt_muon,
+                                           &resnet_lamb));
 
 TEST(MemoryPlan, TableHasPowersOfTwo) {
   const auto rows = micro_batch_table(*testing::make_test_backend(), request_for(resnet()));

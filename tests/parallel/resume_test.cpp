@@ -117,6 +117,15 @@ TEST(Resume, Bf16AndNesterov) {
   expect_resumes_from_every_moment(run);
 }
 
+TEST(Resume, OptimizersOfWholeTensors) {
+  for (const Optimizer& optimizer : {Optimizer(Muon{}), Optimizer(Lamb{}), Optimizer(Lars{})}) {
+    SmallRun run = gpt();
+    run.options.steps = 4;
+    run.options.optimizer = optimizer;
+    expect_resumes_from_every_moment(run);
+  }
+}
+
 TEST(Resume, WhicheverRankIsAskedToStop) {
   const int world = testing::mpi_world().size();
   SmallRun run = gpt();

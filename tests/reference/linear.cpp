@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/reference/linear.h"
 
+#include "core/ops/matmul.h"
+
 namespace lockstep::test {
 
 ReferenceOutputs linear_reference(const ReferenceArgs& args) {
@@ -14,6 +16,24 @@ ReferenceOutputs linear_reference(const ReferenceArgs& args) {
       for (std::int64_t i = 0; i < in; ++i)
         sum += x[std::size_t(n * in + i)] * w[std::size_t(o * in + i)];
       y[std::size_t(n * pitch + o)] = sum;
+    }
+  return {y};
+}
+
+ReferenceOutputs matmul_reference(const ReferenceArgs& args) {
+  const ops::Matmul::Attrs attrs = op_cast<ops::Matmul>(args.op).attrs();
+  const std::int64_t m = args.output_types[0].shape[0], n = args.output_types[0].shape[1];
+  const std::int64_t k = args.inputs[0].size() / std::size_t(m);
+  std::vector<double> y(std::size_t(m * n));
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t l = 0; l < k; ++l)
+        sum += args.inputs[0][std::size_t(attrs.transpose_a ? l * m + i : i * k + l)] *
+               args.inputs[1][std::size_t(attrs.transpose_b ? j * k + l : l * n + j)];
+      y[std::size_t(i * n + j)] = double(attrs.alpha) * sum;
+      if (attrs.beta != 0)
+        y[std::size_t(i * n + j)] += double(attrs.beta) * args.inputs[2][std::size_t(i * n + j)];
     }
   return {y};
 }

@@ -142,7 +142,7 @@ def optimizer_for(name: str, model: nn.Module, kind: str):
     return torch.optim.AdamW(groups, lr=adamw_lr, eps=adamw_eps)
 
 
-def train(name: str, kind: str, dtype, order, other_kernels: bool):
+def train(name: str, kind: str, dtype, order, other_kernels: bool, make_optimizer=optimizer_for):
     """One run; samples of each batch in the order `order`. Results depend neither on it nor on
     `other_kernels` (channels last; of gpt, fused attention). Weights and statistics are given with
     how they started, as pairs (end, start)."""
@@ -156,7 +156,7 @@ def train(name: str, kind: str, dtype, order, other_kernels: bool):
         model = model.to(memory_format=torch.channels_last)
     if isinstance(model, Gpt):
         model.use_one_kernel(other_kernels)
-    optimizer = optimizer_for(name, model, kind)
+    optimizer = make_optimizer(name, model, kind)
     result, losses = {}, []
     for step in range(STEPS):
         x, target = step_data(name, step, dtype)
@@ -197,19 +197,19 @@ def scales_of(exact: dict) -> dict:
     return {key: max(scale, LEAST_SCALE * largest[group_of(key)]) for key, scale in scales.items()}
 
 
-def model_golden(name: str):
+def model_golden(name: str, kinds=("sgd", "adamw"), make_optimizer=optimizer_for):
     batch = MODELS[name][3]
     generator = torch.Generator().manual_seed(0)
     tensors = {}
-    for kind in ("sgd", "adamw"):
-        exact = train(name, kind, torch.float64, torch.arange(batch), False)
+    for kind in kinds:
+        exact = train(name, kind, torch.float64, torch.arange(batch), False, make_optimizer)
         scales = scales_of(exact)
         noise = {}
         for run in range(FP32_RUNS):
             order = torch.randperm(batch, generator=generator)
             # oneDNN, and PyTorch's own loops
             with torch.backends.mkldnn.flags(enabled=run % 4 < 2):
-                rounded = train(name, kind, torch.float32, order, run % 2 == 1)
+                rounded = train(name, kind, torch.float32, order, run % 2 == 1, make_optimizer)
             for key, value in rounded.items():
                 group = group_of(key)
                 distance = (rms(value[0] - exact[key][0]) / scales[key] if group

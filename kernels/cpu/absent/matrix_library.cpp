@@ -47,6 +47,10 @@ std::unique_ptr<Kernel> make_library_linear_bwd_weights(const LinearExtents&,
   return nullptr;
 }
 
+std::unique_ptr<Kernel> make_library_matmul(const ops::Matmul&, const KernelSpec&) {
+  return nullptr;
+}
+
 }  // namespace lockstep::cpu
 
 bool lockstep::cpu_backend_has_onednn() { return false; }

@@ -16,13 +16,16 @@ namespace lockstep::cpu {
 /// and may be unaligned. Each element's bits depend on its own values alone.
 struct RangeUpdate {
   float* params = nullptr;
-  const float* grads = nullptr;
+  float* grads = nullptr;
+  UpdatePhase phase = UpdatePhase::update;
   float* state[kMaxOptimizerState] = {};  ///< in the order of state_names()
   std::int64_t elems = 0;
   float grad_scale = 1, weight_decay = 0;
   float lr = 0, lr_scale = 1;  ///< of the step, and of the range
   std::uint64_t step = 0;      ///< updates before this one
   StepScalars scalars = {};    ///< step_scalars(step)
+  bool is_tensor = false;      ///< FlatRange::tensor is one: norms are given
+  double weight_norm = 0, direction_norm = 0;
 };
 
 #define LOCKSTEP_OPTIMIZER_KERNEL(Type, name) \

@@ -117,7 +117,8 @@ class CublasLtProduct final : public MatrixProduct {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.kept);
     if (spec_.epilogue == MatrixEpilogue::gelu_tanh_gradient)
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.slope_at);
-    const float alpha = 1.0f, beta = arguments.accumulate ? 1.0f : 0.0f;
+    const float alpha = arguments.alpha, beta = arguments.accumulate ? 1.0f : arguments.beta;
+    const void* const summand = arguments.summand ? arguments.summand : arguments.c;
     check(cublaslt().cublasLtMatmul(handle_.get(),
                                     operation_.get(),
                                     &alpha,
@@ -126,7 +127,7 @@ class CublasLtProduct final : public MatrixProduct {
                                     arguments.a,
                                     a_.get(),
                                     &beta,
-                                    arguments.c,
+                                    summand,
                                     c_.get(),
                                     arguments.c,
                                     c_.get(),

@@ -31,10 +31,11 @@ constexpr bool has_second_matrix(MatrixEpilogue epilogue) {
          epilogue == MatrixEpilogue::gelu_tanh_gradient;
 }
 
-/// C = epilogue(op(A) op(B)) + (accumulate ? C : 0), row-major, without gaps but for A's:
+/// C = epilogue(alpha op(A) op(B)) + (accumulate ? C : beta S), row-major, without gaps but for
+/// A's:
 ///   op(A): [m, k], A stored as [m, k], or [k, m] where transpose_a;
 ///   op(B): [k, n], B stored as [k, n], or [n, k] where transpose_b;
-///   C, kept, slope_at: [m, n]; bias: [n]; sums: [m].
+///   C, S, kept, slope_at: [m, n]; bias: [n]; sums: [m].
 /// A and B have one type, f32 or bf16; C is that type or f32; the bias is f32 or of C's type, sums
 /// are of C's. Sums over k are fp32; what is stored as bf16 is rounded once. All extents >= 1.
 struct MatrixProductSpec {
@@ -55,8 +56,10 @@ struct MatrixArguments {
   void* kept = nullptr;
   const void* slope_at = nullptr;
   void* sums = nullptr;
-  bool accumulate = false;    ///< to C, never to sums; without an epilogue or with sums_of_a
-  void* workspace = nullptr;  ///< aligned to kWorkspaceAlignment
+  bool accumulate = false;        ///< to C, never to sums; without an epilogue or with sums_of_a
+  float alpha = 1, beta = 0;      ///< without an epilogue and `accumulate`
+  const void* summand = nullptr;  ///< S, read where beta is not 0; of C's type
+  void* workspace = nullptr;      ///< aligned to kWorkspaceAlignment
 };
 
 /// One GEMM with its algorithm, which is chosen at construction or in device.algorithms,

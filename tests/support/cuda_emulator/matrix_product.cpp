@@ -28,7 +28,9 @@ struct Operands {
       : a(factors(arguments.a, s.factors, elems_of_a(s), tf32)),
         b(factors(arguments.b, s.factors, s.k * s.n, tf32)),
         bias(widened(arguments.bias, s.bias, has_bias(s.epilogue) ? s.n : 0)),
-        before(widened(arguments.c, s.result, arguments.accumulate ? s.m * s.n : 0)),
+        before(widened(arguments.accumulate ? arguments.c : arguments.summand,
+                       s.result,
+                       arguments.accumulate || arguments.beta != 0 ? s.m * s.n : 0)),
         slope_at(widened(arguments.slope_at,
                          s.result,
                          s.epilogue == MatrixEpilogue::gelu_tanh_gradient ? s.m * s.n : 0)) {}
@@ -82,8 +84,11 @@ class EmulatedProduct final : public MatrixProduct {
           const std::int64_t l = algorithm.place(step, s.k);
           sum += operands.a_at(s, i, l) * operands.b_at(s, l, j);
         }
+        sum *= arguments.alpha;
         if (has_bias(s.epilogue)) sum += operands.bias[std::size_t(j)];
-        if (arguments.accumulate) sum += operands.before[std::size_t(element)];
+        if (!operands.before.empty())
+          sum += (arguments.accumulate ? 1.0f : arguments.beta) *
+                 operands.before[std::size_t(element)];
         if (s.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
           store(sum, arguments.kept, s.result, element);
         if (s.epilogue == MatrixEpilogue::bias_gelu_tanh ||

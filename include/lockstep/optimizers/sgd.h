@@ -9,6 +9,7 @@ namespace lockstep {
 
 struct OptimizerHyperParameter;
 struct StepScalars;
+enum class UpdatePhase : std::uint8_t;
 
 /// Stochastic gradient descent with momentum (Sutskever et al. 2013, "On the importance of
 /// initialization and momentum in deep learning", as PyTorch writes it). For each element p of the
@@ -31,6 +32,7 @@ struct Sgd {
   void validate() const;
   std::vector<std::string_view> state_names() const;
   StepScalars step_scalars(std::uint64_t step) const;
+  std::vector<UpdatePhase> phases() const;
 };
 
 }  // namespace lockstep

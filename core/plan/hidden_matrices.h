@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace lockstep {
+
+/// Parameters that are matrices between hidden layers, by number in declaration order, from how a
+/// training graph uses them: trained weights of fully connected layers and convolutions. Not so
+/// the weights of the last such layer, which is the head; what an embedding reads, as weights
+/// tied to a head; vectors; and whatever another operator reads. The first layer is one of them.
+std::vector<int> hidden_matrices(const Graph& training);
+
+/// Rows of such a parameter: its outputs, stored first. All other extents are its columns, for a
+/// convolution kernel_h * kernel_w * in / groups.
+Shape as_matrix(const Shape& parameter);
+
+}  // namespace lockstep
