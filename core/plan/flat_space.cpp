@@ -8,13 +8,24 @@
 namespace lockstep {
 namespace {
 
-/// Parameters in the order in which the program finishes what is summed for them.
-std::vector<int> finishing_order(const Graph& graph) {
-  std::vector<int> order;
-  for (const Node& node : graph.nodes())
-    for (ValueId output : node.outputs)
+/// A parameter, in the order in which the program finishes what is summed for them.
+struct Finished {
+  int parameter = -1;
+  int node = -1;           ///< that finishes it
+  std::int64_t elems = 0;  ///< with padding
+};
+
+std::int64_t padded(std::int64_t elems) {
+  return (elems + kSegmentAlignment - 1) / kSegmentAlignment * kSegmentAlignment;
+}
+
+std::vector<Finished> finishing_order(const Graph& graph) {
+  std::vector<Finished> order;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+    for (ValueId output : graph.nodes()[i].outputs)
       if (const int parameter = graph.value(output).accumulates_into; parameter >= 0)
-        order.push_back(parameter);
+        order.push_back(
+            {parameter, int(i), padded(graph.parameters()[std::size_t(parameter)].shape.elems())});
   const auto frozen = std::ranges::count_if(graph.parameters(), &Parameter::frozen);
   LOCKSTEP_ASSERT(order.size() + std::size_t(frozen) == graph.parameters().size());
   return order;
@@ -22,27 +33,69 @@ std::vector<int> finishing_order(const Graph& graph) {
 
 // Nothing of the last bucket's exchange is hidden by backward.
 constexpr std::int64_t kLastBucketShare = 8;
+// Elements: 256 KiB. No tensor is cut into smaller buckets.
+constexpr std::int64_t kMinPiece = 64 * 1024;
 
-/// Makes the last segments, as far as they hold `most` elements, a bucket of their own where the
-/// last bucket is one of several, holds more, and has others before them.
-void cut_last_bucket(FlatSpace& space, std::int64_t most) {
-  if (space.buckets.size() < 2 || space.buckets.back().elems <= most) return;
-  Bucket& last = space.buckets.back();
-  const std::int64_t end = last.offset + last.elems;
-  const int number = int(space.buckets.size()) - 1;
-  std::int64_t cut = end;
-  for (const Segment& segment : space.segments)
-    if (segment.bucket == number && end - segment.offset <= most)
-      cut = std::min(cut, segment.offset);
-  if (cut == end) return;
-  for (Segment& segment : space.segments)
-    if (segment.offset >= cut) segment.bucket = number + 1;
-  last.elems = cut - last.offset;
-  space.buckets.push_back({cut, end - cut});
+/// Sizes in elements.
+struct BucketSizes {
+  std::int64_t limit = 1;  ///< a bucket with as many takes no other tensor
+  std::int64_t last = 0;   ///< the last of several buckets is to have at most as many
+  std::int64_t piece = 1;  ///< of a bucket within a tensor that is larger
+
+  explicit BucketSizes(std::int64_t bytes)
+      : limit(std::max<std::int64_t>(1, bytes / 4)),
+        last(limit / kLastBucketShare),
+        piece(std::max(limit / kSegmentAlignment * kSegmentAlignment, kMinPiece)) {}
+};
+
+/// Whether a bucket begins with each parameter. One begins before a parameter of several pieces, so
+/// that what is complete earlier does not wait for it, unless it would end a bucket that is small.
+std::vector<bool> bucket_begins(const std::vector<Finished>& order, const BucketSizes& sizes) {
+  std::vector<bool> begins(order.size());
+  std::int64_t open = 0, buckets = 0;
+  std::size_t last = 0;  // the first parameter of which the open bucket has some
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const bool is_large = order[i].elems > sizes.piece;
+    begins[i] = i == 0 || open >= sizes.limit || (is_large && open > sizes.last);
+    if (begins[i]) {
+      open = 0;
+      last = i;
+      ++buckets;
+    }
+    open += order[i].elems;
+    if (!is_large) continue;
+    buckets += (open - 1) / sizes.piece;
+    open -= (open - 1) / sizes.piece * sizes.piece;
+    last = i;
+  }
+  if (buckets < 2 || open <= sizes.last) return begins;
+  // What one node finishes stays together: a cut within it would let nothing begin earlier.
+  std::size_t cut = order.size();
+  std::int64_t after = 0;
+  for (std::size_t i = order.size(); --i > last;) {
+    after += order[i].elems;
+    if (order[i].node == order[i - 1].node) continue;
+    if (cut < order.size() && after > sizes.last) break;
+    cut = i;
+  }
+  if (cut < order.size()) begins[cut] = true;
+  return begins;
 }
 
-std::int64_t padded(std::int64_t elems) {
-  return (elems + kSegmentAlignment - 1) / kSegmentAlignment * kSegmentAlignment;
+void append(FlatSpace& space, int parameter, std::int64_t elems, std::int64_t piece) {
+  space.segment_of_parameter[std::size_t(parameter)] = int(space.segments.size());
+  space.segments.push_back({parameter, space.elems, elems, int(space.buckets.size()) - 1});
+  std::int64_t left = padded(elems);
+  if (left > piece)
+    while (space.buckets.back().elems + left > piece) {
+      const std::int64_t taken = piece - space.buckets.back().elems;
+      space.buckets.back().elems = piece;
+      space.elems += taken;
+      left -= taken;
+      space.buckets.push_back({space.elems, 0});
+    }
+  space.buckets.back().elems += left;
+  space.elems += left;
 }
 
 }  // namespace
@@ -50,20 +103,19 @@ std::int64_t padded(std::int64_t elems) {
 FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes) {
   FlatSpace space;
   space.segment_of_parameter.assign(graph.parameters().size(), -1);
-  const std::int64_t bucket_elems = std::max<std::int64_t>(1, bucket_bytes / 4);
-  for (int parameter : finishing_order(graph)) {
-    if (space.buckets.empty() || space.buckets.back().elems >= bucket_elems)
-      space.buckets.push_back({space.elems, 0});
-    const std::int64_t elems = graph.parameters()[std::size_t(parameter)].shape.elems();
-    space.segment_of_parameter[std::size_t(parameter)] = int(space.segments.size());
-    space.segments.push_back({parameter, space.elems, elems, int(space.buckets.size()) - 1});
-    space.elems += padded(elems);
-    space.buckets.back().elems += padded(elems);
+  const BucketSizes sizes(bucket_bytes);
+  const auto elems_of = [&](int parameter) {
+    return graph.parameters()[std::size_t(parameter)].shape.elems();
+  };
+  const std::vector<Finished> order = finishing_order(graph);
+  const std::vector<bool> begins = bucket_begins(order, sizes);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (begins[i]) space.buckets.push_back({space.elems, 0});
+    append(space, order[i].parameter, elems_of(order[i].parameter), sizes.piece);
   }
-  cut_last_bucket(space, bucket_elems / kLastBucketShare);
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     if (!graph.parameters()[i].frozen) continue;
-    const std::int64_t elems = graph.parameters()[i].shape.elems();
+    const std::int64_t elems = elems_of(int(i));
     space.segment_of_parameter[i] = int(space.segments.size());
     space.segments.push_back({int(i), space.elems, elems, -1});
     space.elems += padded(elems);

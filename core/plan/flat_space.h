@@ -21,7 +21,7 @@ struct Segment {
   int parameter = -1;
   std::int64_t offset = 0;  ///< elements, a multiple of kSegmentAlignment
   std::int64_t elems = 0;   ///< without the padding after it, which stays zero
-  int bucket = 0;           ///< -1: frozen, after the buckets
+  int bucket = 0;           ///< the first that has some of it; -1: frozen, after the buckets
 };
 
 /// Elements to whose multiples segments are aligned: 256 bytes.
@@ -42,9 +42,13 @@ struct FlatSpace {
   }
 };
 
-/// Lays out the parameters of a training graph in buckets of at least `bucket_bytes`; where there
-/// are several, the last one has an eighth of that at most, as far as parameters allow. Depends on
-/// the graph alone, so ranks agree without talking.
+/// Lays out the parameters of a training graph in buckets of at least `bucket_bytes` and less than
+/// one parameter more. A parameter larger than that (and than 256 KiB) is cut into buckets of that
+/// size: then the largest bucket, which receive buffers are made for, does not grow with it. Where
+/// there are several buckets, backward can hide all but what its last kernels complete: the last
+/// bucket has an eighth of `bucket_bytes` at most, or what one node completes, and no more than
+/// that shares a bucket with the begin of a large parameter. Depends on the graph alone, so ranks
+/// agree without talking.
 FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes);
 
 /// One line per segment and bucket.

@@ -119,8 +119,11 @@ class Planner {
     std::vector<int> end(space.buckets.size(), -1);
     for (const ValueInfo& value : graph_.values())
       if (value.accumulates_into >= 0) {
-        int& node = end[std::size_t(space.of(value.accumulates_into).bucket)];
-        node = std::max(node, int(value.producer));
+        const Segment& segment = space.of(value.accumulates_into);
+        for (auto b = std::size_t(segment.bucket); b < end.size(); ++b) {
+          if (space.buckets[b].offset >= segment.offset + segment.elems) break;
+          end[b] = std::max(end[b], int(value.producer));
+        }
       }
     plan_.buckets_after_node.resize(graph_.nodes().size());
     for (std::size_t b = 0; b < end.size(); ++b)

@@ -76,6 +76,24 @@ TEST(EqualBits, RanksOnSeveralHosts) {
   EXPECT_GT(traffic.collectives_in_parts, 0);
 }
 
+// A weight of 784 KiB, in 4 buckets; its norm counts for the noise scale before any of them is
+// exchanged.
+TEST(EqualBits, ATensorInSeveralBuckets) {
+  const ModelFunction model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {256}});
+  TrainOptions options = base_options();
+  options.clip_norm = 0.5f;
+  options.log_every = options.noise_scale_every = 1;
+  SelfCommunicator self;
+  const TrainSummary in_pieces = train(testing::mpi_world(), options, model);
+  options.bucket_mb = 8;
+  for (Communicator* world : {static_cast<Communicator*>(&self), &testing::mpi_world()}) {
+    const TrainSummary whole = train(*world, options, model);
+    EXPECT_EQ(in_pieces.weights_sha256, whole.weights_sha256);
+    if (testing::mpi_world().rank() != 0) continue;
+    EXPECT_EQ(in_pieces.format_noise_scale, whole.format_noise_scale);
+  }
+}
+
 TEST(EqualBits, Bf16) {
   TrainOptions options = base_options();
   options.precision = Precision::bf16;
