@@ -28,7 +28,6 @@ namespace lockstep::cuda {
 inline constexpr int kMmaDepth = 128;
 inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarp;
-inline constexpr float kLog2E = 0x1.715476p0f;
 
 /// Heads of whole packs of up to kMmaDepth columns; tokens are counted in 32 bits.
 inline bool fits_mma(const AttentionShape& s) {
