@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/exp2_approx.cuh"
 #include "kernels/cuda/vector_access.cuh"
 
 /// Functions of one fp32 value. Those for operands stored as fp32 use the formulas of
@@ -47,7 +48,8 @@ __device__ inline float exp_nonpositive(float x) {
   return x == x ? bounded : x;
 }
 
-/// exp(x), x <= 0, as exactly as operands stored as T deserve.
+/// exp(x), x <= 0, as exactly as operands stored as T deserve: for bf16 the product of x and
+/// log2(e) moves the result by 2^-24 |x| of it, and ex2.approx by 2^-22.
 template <typename T>
 __device__ inline float exp_for(float x);
 template <>
@@ -56,7 +58,7 @@ __device__ inline float exp_for<float>(float x) {
 }
 template <>
 __device__ inline float exp_for<Bf16>(float x) {
-  return __expf(x);
+  return exp2_approx(x * kLog2E);
 }
 
 /// 1 / x, likewise; |x| <= 2^126.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cuda/exp2_approx.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector_access.cuh"
 
@@ -47,17 +48,7 @@ __device__ inline void load_matrices(std::uint32_t (&m)[4], const Bf16* row) {
                  : "memory");
 }
 
-/// 2^x within 2^-22 of it (PTX ISA, section on ex2.approx); results below the smallest normal
-/// number are zero, NaN stays NaN.
-__device__ inline float exp2_approx(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
-
 #else
-
-inline float exp2_approx(float x) { return exp2f(x); }
 
 inline float half_of(std::uint32_t pair, int half) {
   return __uint_as_float(half == 0 ? pair << 16 : pair & 0xffff0000u);

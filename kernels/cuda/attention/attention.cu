@@ -80,9 +80,9 @@ __device__ inline void drop_weights(Sums& weights,
   }
 }
 
-template <typename T, int slices>
+template <typename T, int slices, typename Dropout>
 __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
-    attention_kernel(AttentionArgs<T> a, AttentionShape s, WeightDropout dropout) {
+    attention_kernel(AttentionArgs<T> a, AttentionShape s, Dropout dropout) {
   float* const queries = dynamic_shared<float>();  // [column][query]
   float* const keys = queries + kTileElems;        // [column][key], then values [key][column]
   float* const weights = keys + kTileElems;        // [key][query]
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
     }
     float factors[kQuad];
     softmax_tile(scores, state, factors, s, block, key);
-    if (dropout.drops) drop_weights(scores, dropout, s, block, key);
+    if constexpr (Dropout::kDrops) drop_weights(scores, dropout, s, block, key);
     store_mixed_columns(weights, scores, block);
 #pragma unroll
     for (int slice = 0; slice < slices; ++slice) {
@@ -163,22 +163,22 @@ class AttentionKernel final : public BoundKernel {
         path_(spec.path) {}
 
   void run(const RunState& state) override {
-    if constexpr (std::is_same_v<T, Bf16>)
-      if (fits_mma(shape_)) {
-        start_attention_mma(AttentionMmaArgs{input<T>(0), output<T>(0), output(1)},
-                            shape_,
-                            WeightDropout(rate_, path_, state),
-                            stream());
-        return;
-      }
-    with_slices(shape_.slices(), [&](auto slices) {
-      launch("attention",
-             shape_.launch_shape(),
-             stream(),
-             attention_kernel<T, slices>,
-             AttentionArgs<T>{input<T>(0), output<T>(0), output(1)},
-             shape_,
-             WeightDropout(rate_, path_, state));
+    with_dropout(rate_, path_, state, [&](const auto& dropout) {
+      if constexpr (std::is_same_v<T, Bf16>)
+        if (fits_mma(shape_)) {
+          start_attention_mma(
+              AttentionMmaArgs{input<T>(0), output<T>(0), output(1)}, shape_, dropout, stream());
+          return;
+        }
+      with_slices(shape_.slices(), [&](auto slices) {
+        launch("attention",
+               shape_.launch_shape(),
+               stream(),
+               attention_kernel<T, slices, std::decay_t<decltype(dropout)>>,
+               AttentionArgs<T>{input<T>(0), output<T>(0), output(1)},
+               shape_,
+               dropout);
+      });
     });
   }
 

@@ -80,11 +80,11 @@ struct HeadTiles {
 /// Of a tile of queries and one of keys, the weights after dropout, and the gradients of the scores
 /// before the factor 1 / sqrt(D); both zero where a key is not seen. `left` and `right` are tiles
 /// of shared memory that other threads may still be reading.
-template <typename T>
+template <typename T, typename Dropout>
 __device__ inline void weights_and_gradients(Sums& weights,
                                              Sums& gradients,
                                              const HeadTiles<T>& tiles,
-                                             const WeightDropout& dropout,
+                                             const Dropout& dropout,
                                              std::int64_t first_query,
                                              std::int64_t first_key,
                                              float* left,
@@ -111,7 +111,8 @@ __device__ inline void weights_and_gradients(Sums& weights,
     const float lse = exists ? tiles.a.lse[block.statistic(s, query)] : 0.0f;
     const float delta = exists ? tiles.a.deltas[block.statistic(s, query)] : 0.0f;
     bool kept[kQuad] = {true, true, true, true};
-    if (dropout.drops) kept_weights(kept, dropout, s, block, query, first_key + block.column);
+    if constexpr (Dropout::kDrops)
+      kept_weights(kept, dropout, s, block, query, first_key + block.column);
     for (int c = 0; c < kQuad; ++c) {
       const bool seen = sees(s, query, first_key + block.column + c);
       const float p = seen ? expf(weights[r][c] - lse) : 0.0f;
@@ -122,9 +123,9 @@ __device__ inline void weights_and_gradients(Sums& weights,
   }
 }
 
-template <typename T, int slices>
+template <typename T, int slices, typename Dropout>
 __global__ void __launch_bounds__(kBlock, 1)
-    attention_bwd_keys_kernel(AttentionBwdArgs<T> a, AttentionShape s, WeightDropout dropout) {
+    attention_bwd_keys_kernel(AttentionBwdArgs<T> a, AttentionShape s, Dropout dropout) {
   float* const left = dynamic_shared<float>();
   float* const right = left + kTileElems;
   float* const weights = right + kTileElems;  // [query][key]
@@ -174,9 +175,9 @@ __global__ void __launch_bounds__(kBlock, 1)
   }
 }
 
-template <typename T, int slices>
+template <typename T, int slices, typename Dropout>
 __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
-    attention_bwd_queries_kernel(AttentionBwdArgs<T> a, AttentionShape s, WeightDropout dropout) {
+    attention_bwd_queries_kernel(AttentionBwdArgs<T> a, AttentionShape s, Dropout dropout) {
   float* const left = dynamic_shared<float>();
   float* const right = left + kTileElems;
   float* const gradients = right + kTileElems;  // [key][query]
@@ -233,34 +234,36 @@ class AttentionBwdKernel final : public BoundKernel {
                                    .lse = input(3),
                                    .dqkv = output<T>(0),
                                    .deltas = workspace<float>()};
-    const WeightDropout dropout(rate_, path_, state);
     launch("attention_bwd deltas",
            {.grid = dim3(unsigned(ceil_div(rows() * kDeltaThreads, kBlock)))},
            stream(),
            deltas_kernel<T>,
            args,
            shape_);
-    if constexpr (std::is_same_v<T, Bf16>)
-      if (fits_mma(shape_)) {
-        start_attention_bwd_mma(
-            {args.qkv, args.dy, args.lse, args.deltas, args.dqkv}, shape_, dropout, stream());
-        return;
-      }
-    with_slices(shape_.slices(), [&](auto slices) {
-      launch("attention_bwd keys",
-             shape_.launch_shape(),
-             stream(),
-             attention_bwd_keys_kernel<T, slices>,
-             args,
-             shape_,
-             dropout);
-      launch("attention_bwd queries",
-             shape_.launch_shape(),
-             stream(),
-             attention_bwd_queries_kernel<T, slices>,
-             args,
-             shape_,
-             dropout);
+    with_dropout(rate_, path_, state, [&](const auto& dropout) {
+      using Dropout = std::decay_t<decltype(dropout)>;
+      if constexpr (std::is_same_v<T, Bf16>)
+        if (fits_mma(shape_)) {
+          start_attention_bwd_mma(
+              {args.qkv, args.dy, args.lse, args.deltas, args.dqkv}, shape_, dropout, stream());
+          return;
+        }
+      with_slices(shape_.slices(), [&](auto slices) {
+        launch("attention_bwd keys",
+               shape_.launch_shape(),
+               stream(),
+               attention_bwd_keys_kernel<T, slices, Dropout>,
+               args,
+               shape_,
+               dropout);
+        launch("attention_bwd queries",
+               shape_.launch_shape(),
+               stream(),
+               attention_bwd_queries_kernel<T, slices, Dropout>,
+               args,
+               shape_,
+               dropout);
+      });
     });
   }
 

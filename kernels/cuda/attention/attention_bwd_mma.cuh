@@ -38,70 +38,73 @@ struct QueryStage : MmaStage<steps> {
   float lse[MmaSizes<steps>::kWalked], deltas[MmaSizes<steps>::kWalked];
 };
 
-template <int steps>
+template <int steps, typename Dropout>
 __global__ void __launch_bounds__(kMmaThreads, 2)
-    attention_bwd_keys_mma_kernel(AttentionBwdMmaArgs a, AttentionShape s, WeightDropout dropout) {
+    attention_bwd_keys_mma_kernel(AttentionBwdMmaArgs a, AttentionShape s, Dropout dropout) {
   using Sizes = MmaSizes<steps>;
   using Stage = QueryStage<steps>;
   const HeadBlock block(s, false, Sizes::kOwned);
-  const BwdWarp<steps> warp{a, s, dropout, block};
+  const BwdWarp<steps, Dropout> warp{a, s, dropout, block};
   OwnRows<steps> keys, values;
-  load_own<steps>(keys, warp.packed(1, warp.first));
-  load_own<steps>(values, warp.packed(2, warp.first));
+  load_own<steps>(keys, warp.own(1));
+  load_own<steps>(values, warp.own(2));
   OwnSums<steps> dk = {}, dv = {};
+  const int begin = s.causal ? int(block.first_token) : 0;
+  StageRows<steps> queries = warp.walked(0, begin), gradients = warp.walked_gradient(begin);
+  // The first threads copy lse, as many others the deltas.
+  static_assert(2 * Sizes::kWalked <= kMmaThreads);
+  const int statistic = int(threadIdx.x) % Sizes::kWalked;
+  const float* next_statistic = (int(threadIdx.x) < Sizes::kWalked ? a.lse : a.deltas) +
+                                block.statistic(s, begin + statistic);
   const auto load = [&](AsyncCopies& copies, Stage& stage, int query) {
-    start_rows<steps>(copies, stage.first, warp.packed(0, query));
-    start_rows<steps>(copies, stage.second, warp.gradient(query));
-    const int i = int(threadIdx.x) % Sizes::kWalked;
-    const bool exists = query + i < warp.tokens;
-    const std::int64_t from = block.statistic(s, exists ? query + i : 0);
-    if (int(threadIdx.x) < Sizes::kWalked)
-      copies.start<4>(stage.lse + i, a.lse + from, exists);
-    else if (int(threadIdx.x) < 2 * Sizes::kWalked)
-      copies.start<4>(stage.deltas + i, a.deltas + from, exists);
+    queries.start(copies, stage.first, warp.tokens - query);
+    gradients.start(copies, stage.second, warp.tokens - query);
+    if (int(threadIdx.x) < 2 * Sizes::kWalked)
+      copies.start<4>((int(threadIdx.x) < Sizes::kWalked ? stage.lse : stage.deltas) + statistic,
+                      next_statistic,
+                      query + statistic < warp.tokens);
+    next_statistic += Sizes::kWalked;
   };
   const auto use = [&](const Stage& stage, int stage_query) {
 #pragma unroll 1
     for (int row = 0; row < Sizes::kWalked; row += 16) {
       const int query = stage_query + row;
       if (!warp.template counts<true>(query)) continue;
-      const Bf16* const queries = stage.first + row * Sizes::kStride;
-      const Bf16* const gradients = stage.second + row * Sizes::kStride;
+      const Bf16* const query_rows = stage.first + row * Sizes::kStride;
+      const Bf16* const gradient_rows = stage.second + row * Sizes::kStride;
       Pairs<Sizes::kBlocks> p = {}, ds = {};
-      multiply_walked<steps>(p, keys, queries);
-      multiply_walked<steps>(ds, values, gradients);
+      multiply_walked<steps>(p, keys, query_rows);
+      multiply_walked<steps>(ds, values, gradient_rows);
       BwdStatistic statistics[2][2];
       for (int n = 0; n < 2; ++n)
         for (int e = 0; e < 2; ++e) {
           const int i = row + MmaLane().walked(n, e);
           statistics[n][e] = {stage.lse[i] * kLog2E, stage.deltas[i]};
         }
-      weigh_pairs<true, steps>(
+      weigh_pairs<true>(
           p, ds, warp, query, [&](int, int n, int e) { return statistics[n][e % 2]; });
       PairFragments<Sizes::kBlocks> factors;
       round_pairs(factors, p);
-      add_walked<steps>(dv, factors, gradients);
+      add_walked<steps>(dv, factors, gradient_rows);
       round_pairs(factors, ds);
-      add_walked<steps>(dk, factors, queries);
+      add_walked<steps>(dk, factors, query_rows);
     }
   };
-  walk_stages<Sizes::kWalked, Stage>(s.causal ? int(block.first_token) : 0, warp.tokens, load, use);
+  walk_stages<Sizes::kWalked, Stage>(begin, warp.tokens, load, use);
   warp.store(1, dk, s.scale);
   warp.store(2, dv, dropout.scale);
 }
 
-template <int steps>
+template <int steps, typename Dropout>
 __global__ void __launch_bounds__(kMmaThreads, 2)
-    attention_bwd_queries_mma_kernel(AttentionBwdMmaArgs a,
-                                     AttentionShape s,
-                                     WeightDropout dropout) {
+    attention_bwd_queries_mma_kernel(AttentionBwdMmaArgs a, AttentionShape s, Dropout dropout) {
   using Sizes = MmaSizes<steps>;
   using Stage = MmaStage<steps>;
   const HeadBlock block(s, s.causal, Sizes::kOwned);
-  const BwdWarp<steps> warp{a, s, dropout, block};
+  const BwdWarp<steps, Dropout> warp{a, s, dropout, block};
   OwnRows<steps> queries, gradients;
-  load_own<steps>(queries, warp.packed(0, warp.first));
-  load_own<steps>(gradients, warp.gradient(warp.first));
+  load_own<steps>(queries, warp.own(0));
+  load_own<steps>(gradients, warp.own_gradient());
   BwdStatistic statistics[Sizes::kBlocks][2];
   for (int b = 0; b < Sizes::kBlocks; ++b)
     for (int half = 0; half < 2; ++half) {
@@ -111,24 +114,24 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
       statistics[b][half] = {a.lse[row] * kLog2E, a.deltas[row]};
     }
   OwnSums<steps> dq = {};
+  StageRows<steps> keys = warp.walked(1, 0), values = warp.walked(2, 0);
   const auto load = [&](AsyncCopies& copies, Stage& stage, int key) {
-    start_rows<steps>(copies, stage.first, warp.packed(1, key));
-    start_rows<steps>(copies, stage.second, warp.packed(2, key));
+    keys.start(copies, stage.first, warp.tokens - key);
+    values.start(copies, stage.second, warp.tokens - key);
   };
   const auto use = [&](const Stage& stage, int stage_key) {
 #pragma unroll 1
     for (int row = 0; row < Sizes::kWalked; row += 16) {
       const int key = stage_key + row;
       if (!warp.template counts<false>(key)) continue;
-      const Bf16* const keys = stage.first + row * Sizes::kStride;
+      const Bf16* const key_rows = stage.first + row * Sizes::kStride;
       Pairs<Sizes::kBlocks> p = {}, ds = {};
-      multiply_walked<steps>(p, queries, keys);
+      multiply_walked<steps>(p, queries, key_rows);
       multiply_walked<steps>(ds, gradients, stage.second + row * Sizes::kStride);
-      weigh_pairs<false, steps>(
-          p, ds, warp, key, [&](int b, int, int e) { return statistics[b][e / 2]; });
+      weigh_pairs<false>(p, ds, warp, key, [&](int b, int, int e) { return statistics[b][e / 2]; });
       PairFragments<Sizes::kBlocks> factors;
       round_pairs(factors, ds);
-      add_walked<steps>(dq, factors, keys);
+      add_walked<steps>(dq, factors, key_rows);
     }
   };
   const std::int64_t seen = block.first_token + Sizes::kOwned;
@@ -138,22 +141,23 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
 }
 
 /// Shapes for which fits_mma().
-inline void start_attention_bwd_mma(const AttentionBwdMmaArgs& args,
-                                    const AttentionShape& shape,
-                                    const WeightDropout& dropout,
-                                    cudaStream_t stream) {
+template <typename Dropout>
+void start_attention_bwd_mma(const AttentionBwdMmaArgs& args,
+                             const AttentionShape& shape,
+                             const Dropout& dropout,
+                             cudaStream_t stream) {
   with_steps(shape.depth, [&](auto steps) {
     launch("attention_bwd keys on tensor cores",
            mma_launch_shape<steps, QueryStage<steps>>(shape),
            stream,
-           attention_bwd_keys_mma_kernel<steps>,
+           attention_bwd_keys_mma_kernel<steps, Dropout>,
            args,
            shape,
            dropout);
     launch("attention_bwd queries on tensor cores",
            mma_launch_shape<steps, MmaStage<steps>>(shape),
            stream,
-           attention_bwd_queries_mma_kernel<steps>,
+           attention_bwd_queries_mma_kernel<steps, Dropout>,
            args,
            shape,
            dropout);

@@ -15,31 +15,37 @@ struct AttentionBwdMmaArgs {
 };
 
 /// A block's head, and this warp's tokens of it.
-template <int steps>
+template <int steps, typename Dropout>
 struct BwdWarp {
   using Sizes = MmaSizes<steps>;
   const AttentionBwdMmaArgs& a;
   const AttentionShape& s;
-  const WeightDropout& dropout;
+  const Dropout& dropout;
   const HeadBlock& block;
   int tokens = int(s.tokens);
-  int first = int(block.first_token) + MmaLane().warp * Sizes::kWarpTokens;
+  int first = int(block.first_token) + warp_index() * Sizes::kWarpTokens;
   float exponent = s.scale * kLog2E;
 
-  __device__ TileSource<Bf16> packed(int part, std::int64_t token) const {
-    const std::int64_t stride = 3 * s.heads * s.depth;
-    return {
-        a.qkv + block.packed(s, part, 0) + token * stride, stride, s.tokens - token, s.depth, true};
+  /// Rows of this warp's tokens.
+  __device__ TileSource<Bf16> own(int part) const {
+    return {a.qkv + block.packed(s, part, first), packed_stride(), s.tokens - first, s.depth, true};
   }
-  __device__ TileSource<Bf16> gradient(std::int64_t token) const {
-    const std::int64_t stride = s.heads * s.depth;
-    return {a.dy + block.plain(s, 0) + token * stride, stride, s.tokens - token, s.depth, true};
+  __device__ TileSource<Bf16> own_gradient() const {
+    return {a.dy + block.plain(s, first), s.heads * s.depth, s.tokens - first, s.depth, true};
   }
+  /// Rows of those walked over, from `token` on.
+  __device__ StageRows<steps> walked(int part, std::int64_t token) const {
+    return {a.qkv + block.packed(s, part, token), packed_stride(), s.depth};
+  }
+  __device__ StageRows<steps> walked_gradient(std::int64_t token) const {
+    return {a.dy + block.plain(s, token), s.heads * s.depth, s.depth};
+  }
+  __device__ std::int64_t packed_stride() const { return 3 * s.heads * s.depth; }
   __device__ void store(int part, const OwnSums<steps>& sums, float factor) const {
     float factors[Sizes::kBlocks][2];
     for (auto& of_block : factors) of_block[0] = of_block[1] = factor;
     store_own<steps>(a.dqkv + block.packed(s, part, first),
-                     3 * s.heads * s.depth,
+                     packed_stride(),
                      s.tokens - first,
                      s.depth,
                      sums,
@@ -69,10 +75,10 @@ struct BwdStatistic {
 /// Turns scores and dy . v of a warp's tokens and 16 walked ones into weights after dropout
 /// (without its factor) and gradients of the scores (without 1 / sqrt(D)), zero where a key is not
 /// seen. statistic_of(b, n, e): of the query of an element.
-template <bool keys_own, int steps, typename StatisticOf>
+template <bool keys_own, int steps, typename Dropout, typename StatisticOf>
 __device__ inline void weigh_pairs(Pairs<MmaSizes<steps>::kBlocks>& weights,
                                    Pairs<MmaSizes<steps>::kBlocks>& gradients,
-                                   const BwdWarp<steps>& warp,
+                                   const BwdWarp<steps, Dropout>& warp,
                                    int walked,
                                    StatisticOf statistic_of) {
   const MmaLane at;
@@ -81,7 +87,7 @@ __device__ inline void weigh_pairs(Pairs<MmaSizes<steps>::kBlocks>& weights,
   for (int b = 0; b < MmaSizes<steps>::kBlocks; ++b) {
     const int own = warp.first + 16 * b;
     std::uint32_t kept = 0xff;
-    if (warp.dropout.drops)
+    if constexpr (Dropout::kDrops)
       kept = kept_pairs<keys_own>(
           warp.dropout, warp.s, warp.block, keys_own ? walked : own, keys_own ? own : walked);
 #pragma unroll
@@ -91,9 +97,10 @@ __device__ inline void weigh_pairs(Pairs<MmaSizes<steps>::kBlocks>& weights,
         float &weight = weights[b][n][e], &gradient = gradients[b][n][e];
         const BwdStatistic statistic = statistic_of(b, n, e);
         weight = exp2_approx(fmaf(weight, warp.exponent, -statistic.lse));
-        if (warp.dropout.drops && (kept >> (4 * n + e) & 1) == 0) gradient = 0;
+        const bool drops = Dropout::kDrops && (kept >> (4 * n + e) & 1) == 0;
+        if (drops) gradient = 0;
         gradient = weight * fmaf(gradient, warp.dropout.scale, -statistic.delta);
-        if (warp.dropout.drops && (kept >> (4 * n + e) & 1) == 0) weight = 0;
+        if (drops) weight = 0;
       }
     if (!masked) continue;
 #pragma unroll

@@ -67,9 +67,10 @@ struct MmaRow {
 };
 
 /// A block's head, and this warp's queries of it.
+template <typename Dropout>
 struct FwdWarp {
   const AttentionShape& s;
-  const WeightDropout& dropout;
+  const Dropout& dropout;
   const HeadBlock& block;
   int tokens, first, end;  // queries first to end - 1, which need not exist
 
@@ -103,13 +104,13 @@ struct FwdWarp {
 };
 
 /// One stage of keys and values, the first of which is `key`.
-template <int steps>
+template <int steps, typename Dropout>
 __device__ inline void attend_stage(OwnSums<steps>& sums,
                                     MmaRow (&rows)[MmaSizes<steps>::kBlocks][2],
                                     const OwnRows<steps>& queries,
                                     const MmaStage<steps>& stage,
                                     int key,
-                                    const FwdWarp& warp) {
+                                    const FwdWarp<Dropout>& warp) {
   using Sizes = MmaSizes<steps>;
   if (!warp.counts(key)) return;
   constexpr int kSixteens = Sizes::kWalked / 16;
@@ -132,42 +133,39 @@ __device__ inline void attend_stage(OwnSums<steps>& sums,
 #pragma unroll
   for (int i = 0; i < kSixteens; ++i) {
     if (!warp.counts(key + 16 * i)) continue;
-    if (warp.dropout.drops) warp.drop(scores[i], key + 16 * i);
+    if constexpr (Dropout::kDrops) warp.drop(scores[i], key + 16 * i);
     PairFragments<Sizes::kBlocks> weights;
     round_pairs(weights, scores[i]);
     add_walked<steps>(sums, weights, stage.second + 16 * i * Sizes::kStride);
   }
 }
 
-template <int steps>
+template <int steps, typename Dropout>
 __global__ void __launch_bounds__(kMmaThreads, 2)
-    attention_mma_kernel(AttentionMmaArgs a, AttentionShape s, WeightDropout dropout) {
+    attention_mma_kernel(AttentionMmaArgs a, AttentionShape s, Dropout dropout) {
   using Sizes = MmaSizes<steps>;
   using Stage = MmaStage<steps>;
   const HeadBlock block(s, s.causal, Sizes::kOwned);
   const MmaLane at;
   const int tokens = int(s.tokens);
-  const int first = int(block.first_token) + at.warp * Sizes::kWarpTokens;
-  const FwdWarp warp{s, dropout, block, tokens, first, first + Sizes::kWarpTokens};
-  const auto source = [&](int part, std::int64_t token) {
-    return TileSource<Bf16>{a.qkv + block.packed(s, part, token),
-                            3 * s.heads * s.depth,
-                            s.tokens - token,
-                            s.depth,
-                            true};
-  };
+  const int first = int(block.first_token) + warp_index() * Sizes::kWarpTokens;
+  const FwdWarp<Dropout> warp{s, dropout, block, tokens, first, first + Sizes::kWarpTokens};
+  const std::int64_t stride = 3 * s.heads * s.depth;
   OwnRows<steps> queries;
-  load_own<steps>(queries, source(0, first));
+  load_own<steps>(queries,
+                  {a.qkv + block.packed(s, 0, first), stride, s.tokens - first, s.depth, true});
   OwnSums<steps> sums = {};
   MmaRow rows[Sizes::kBlocks][2];
+  StageRows<steps> keys(a.qkv + block.packed(s, 1, 0), stride, s.depth);
+  StageRows<steps> values(a.qkv + block.packed(s, 2, 0), stride, s.depth);
   const auto load = [&](AsyncCopies& copies, Stage& stage, int key) {
-    start_rows<steps>(copies, stage.first, source(1, key));
-    start_rows<steps>(copies, stage.second, source(2, key));
+    keys.start(copies, stage.first, tokens - key);
+    values.start(copies, stage.second, tokens - key);
   };
   const std::int64_t seen = block.first_token + Sizes::kOwned;
   walk_stages<Sizes::kWalked, Stage>(
       0, s.causal && seen < s.tokens ? int(seen) : tokens, load, [&](const Stage& stage, int key) {
-        attend_stage<steps>(sums, rows, queries, stage, key, warp);
+        attend_stage(sums, rows, queries, stage, key, warp);
       });
   float inverse[Sizes::kBlocks][2];
 #pragma unroll
@@ -185,15 +183,16 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
 }
 
 /// Shapes for which fits_mma().
-inline void start_attention_mma(const AttentionMmaArgs& args,
-                                const AttentionShape& shape,
-                                const WeightDropout& dropout,
-                                cudaStream_t stream) {
+template <typename Dropout>
+void start_attention_mma(const AttentionMmaArgs& args,
+                         const AttentionShape& shape,
+                         const Dropout& dropout,
+                         cudaStream_t stream) {
   with_steps(shape.depth, [&](auto steps) {
     launch("attention on tensor cores",
            mma_launch_shape<steps, MmaStage<steps>>(shape),
            stream,
-           attention_mma_kernel<steps>,
+           attention_mma_kernel<steps, Dropout>,
            args,
            shape,
            dropout);

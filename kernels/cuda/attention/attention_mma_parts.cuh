@@ -28,7 +28,6 @@ namespace lockstep::cuda {
 inline constexpr int kMmaDepth = 128;
 inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarp;
-inline constexpr float kLog2E = 0x1.715476p0f;
 
 /// Heads of whole packs of up to kMmaDepth columns; tokens are counted in 32 bits.
 inline bool fits_mma(const AttentionShape& s) {
@@ -60,7 +59,7 @@ template <int steps>
 using OwnSums = float[MmaSizes<steps>::kBlocks][2 * steps][4];
 /// A lane's place in fragments.
 struct MmaLane {
-  int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
+  int lane = int(threadIdx.x) % kWarp;
   int g = lane / 4, t = lane % 4;
   int matrix = lane / 8, matrix_row = lane % 8;
 
@@ -68,6 +67,10 @@ struct MmaLane {
   __device__ int own(int e) const { return g + 8 * (e / 2); }
   __device__ int walked(int n, int e) const { return 8 * n + 2 * t + e % 2; }
 };
+
+/// This thread's warp in its block, by the first lane's word, so that the compiler sees that what
+/// is computed from it is the same for all lanes: branches on it need no convergence.
+__device__ inline int warp_index() { return __shfl_sync(kAllLanes, int(threadIdx.x) / kWarp, 0); }
 
 template <int steps>
 __device__ inline void load_own(OwnRows<steps>& own, const TileSource<Bf16>& from) {
@@ -86,20 +89,43 @@ __device__ inline void load_own(OwnRows<steps>& own, const TileSource<Bf16>& fro
       }
 }
 
-/// Starts to[row][column] = from[row][column] for a stage's rows, zero outside.
+/// This thread's share of the rows of one tensor of a head: of every stage the same column of
+/// every kRowStep-th row. It keeps the address of the next stage's first, and adds to it.
 template <int steps>
-__device__ inline void start_rows(AsyncCopies& copies, Bf16* to, const TileSource<Bf16>& from) {
+class StageRows {
   using Sizes = MmaSizes<steps>;
-  constexpr int kPack = Pack<Bf16>::kElems, kPacks = 16 * steps / kPack;
-#pragma unroll 1  // addresses of all copies at once would not fit in registers
-  for (int p = int(threadIdx.x); p < Sizes::kWalked * kPacks; p += kMmaThreads) {
-    const int row = p / kPacks, c = p % kPacks * kPack;
-    const bool exists = row < from.rows && c < from.columns;
-    copies.start<kPackBytes>(to + row * Sizes::kStride + c,
-                             from.first + (exists ? row * from.row_stride + c : 0),
-                             exists);
+  static constexpr int kPack = Pack<Bf16>::kElems, kPacks = 2 * steps;
+  static constexpr int kLanes = kPacks <= 4 ? 4 : kPacks <= 8 ? 8 : 16;  ///< threads of a row
+  static constexpr int kRowStep = kMmaThreads / kLanes;
+  static_assert(kPacks <= kLanes && Sizes::kWalked % kRowStep == 0);
+
+ public:
+  /// `from`: the row of the first walked token, aligned to packs.
+  __device__ StageRows(const Bf16* from, std::int64_t row_stride, std::int64_t depth)
+      : row_(int(threadIdx.x) / kLanes),
+        column_(int(threadIdx.x) % kLanes * kPack),
+        depth_(int(depth)),
+        step_(kRowStep * row_stride),
+        next_(from + row_ * row_stride + column_) {}
+
+  /// Starts to[row][column] = that of the next stage, of which `left` rows exist, zero outside.
+  __device__ void start(AsyncCopies& copies, Bf16* to, int left) {
+    if (column_ < kPacks * kPack) {
+      Bf16* const own = to + row_ * Sizes::kStride + column_;
+#pragma unroll
+      for (int i = 0; i < Sizes::kWalked / kRowStep; ++i) {
+        const bool exists = row_ + i * kRowStep < left && column_ < depth_;
+        copies.start<kPackBytes>(own + i * kRowStep * Sizes::kStride, next_, exists);
+        next_ += step_;
+      }
+    }
   }
-}
+
+ private:
+  int row_, column_, depth_;
+  std::int64_t step_;
+  const Bf16* next_;
+};
 
 /// Calls use(stage, token) for stages of `walked` tokens from `token` on until `end`; `load` starts
 /// the copies of one. `first` < `end`.

@@ -59,20 +59,35 @@ struct AttentionShape {
 
 /// What decides which weights are dropped: see ops::Dropout.
 struct WeightDropout {
+  static constexpr bool kDrops = true;
   std::uint64_t key = 0;
   LaunchCounters counters;
   std::uint32_t threshold = 0;  ///< weights whose word is smaller are dropped
   float scale = 1;              ///< of those kept
-  bool drops = false;
 
   /// rate in [0, 1) has 24 bits, so the threshold is below 2^32.
   WeightDropout(float rate, const std::string& path, const RunState& state)
       : key(random_key(state.seed, path)),
         counters(state),
         threshold(std::uint32_t(std::llround(double(rate) * 0x1p32))),
-        scale(float(1.0 / (1.0 - double(rate)))),
-        drops(rate > 0.0f) {}
+        scale(float(1.0 / (1.0 - double(rate)))) {}
 };
+
+/// That none are. A type of its own, so that kernels without dropout have no code for it, which in
+/// their inner loops would take registers and two thirds of the instructions.
+struct NoDropout {
+  static constexpr bool kDrops = false;
+  static constexpr float scale = 1;
+};
+
+/// Calls `body` with what drops weights at `rate`.
+template <typename Body>
+void with_dropout(float rate, const std::string& path, const RunState& state, Body body) {
+  if (rate > 0.0f)
+    body(WeightDropout(rate, path, state));
+  else
+    body(NoDropout{});
+}
 
 /// A block's head, tile of tokens and first slice of columns; this thread's quads in a product.
 struct HeadBlock {
@@ -84,17 +99,18 @@ struct HeadBlock {
   /// read stays in the L2 cache; of a turn the last tiles, whose causal rows are the longest, go to
   /// the first blocks where `last_first`, otherwise the first.
   __device__ HeadBlock(const AttentionShape& s, bool last_first, int size = kTile) {
-    const std::int64_t tiles = (s.tokens + size - 1) / size;
-    const std::int64_t groups = (s.depth + kMaxSlices * kTile - 1) / (kMaxSlices * kTile);
-    const std::int64_t heads = s.samples * s.heads * groups;
-    const std::int64_t first_head = blockIdx.x / (kHeadsAtOnce * tiles) * kHeadsAtOnce;
-    const std::int64_t left = heads - first_head, turn = left < kHeadsAtOnce ? left : kHeadsAtOnce;
-    const std::int64_t place = blockIdx.x - first_head * tiles;
-    const std::int64_t tile = place / turn, rest = first_head + place % turn;
-    first_token = (last_first ? tiles - 1 - tile : tile) * size;
+    // All below the number of blocks: 32 bits, whose divisions are short.
+    const auto tiles = unsigned((s.tokens + size - 1) / size);
+    const auto groups = unsigned((s.depth + kMaxSlices * kTile - 1) / (kMaxSlices * kTile));
+    const unsigned own_heads = unsigned(s.heads), heads = unsigned(s.samples) * own_heads * groups;
+    const unsigned first_head = blockIdx.x / (kHeadsAtOnce * tiles) * kHeadsAtOnce;
+    const unsigned left = heads - first_head, turn = left < kHeadsAtOnce ? left : kHeadsAtOnce;
+    const unsigned place = blockIdx.x - first_head * tiles;
+    const unsigned tile = place / turn, rest = first_head + place % turn;
+    first_token = std::int64_t(last_first ? tiles - 1 - tile : tile) * size;
     first_slice = int(rest % groups) * kMaxSlices;
-    head = rest / groups % s.heads;
-    sample = rest / groups / s.heads;
+    head = rest / groups % own_heads;
+    sample = rest / groups / own_heads;
     row = int(threadIdx.x) / (kTile / kQuad) * kQuad;
     column = int(threadIdx.x) % (kTile / kQuad) * kQuad;
   }

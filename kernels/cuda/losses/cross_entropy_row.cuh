@@ -38,7 +38,7 @@ class RowSums {
  public:
   /// Elements [first, first + N), as values[i].
   template <int N>
-  __device__ void add(std::int64_t first, const T (&values)[N], bool smoothed) {
+  __device__ void add(int first, const T (&values)[N], bool smoothed) {
     float x[N], most = -INFINITY;
     for (int i = 0; i < N; ++i) {
       x[i] = to_float(values[i]);
@@ -48,7 +48,7 @@ class RowSums {
       sum_ *= exp_for<T>(top_ - most);
       top_ = most;
       for (int i = N - 1; i >= 0; --i)
-        if (x[i] == most) index_ = std::int32_t(first) + i;
+        if (x[i] == most) index_ = first + i;
     }
     for (int i = 0; i < N; ++i) sum_ += exp_for<T>(x[i] - top_);
     if (smoothed)
@@ -89,25 +89,24 @@ __device__ inline void store_loss(const CrossEntropy<T>& a, std::int64_t row, co
 /// Of one row: what its gradient is made of.
 struct RowGradient {
   float top, factor, off, on;
-  std::int32_t label;
 };
 
 template <typename T>
 __device__ inline RowGradient gradient_factors(const CrossEntropy<T>& a, const RowResult& r) {
   const float keep = 1.0f - a.label_smoothing, smooth = a.label_smoothing / float(a.classes);
   const float weight = row_weight(a.sample_weight, a.tokens);
-  return {.top = r.top,
-          .factor = weight / r.sum,
-          .off = -weight * smooth,
-          .on = -weight * keep,
-          .label = r.label};
+  return {.top = r.top, .factor = weight / r.sum, .off = -weight * smooth, .on = -weight * keep};
 }
 
+/// Of the loss for a logit, as if it were not the label's: a kernel writes these, which need no
+/// comparison, and then the label's over its own.
 template <typename T>
-__device__ inline T gradient_of(std::int64_t index, T x, const RowGradient& g) {
-  float d = fmaf(exp_for<T>(to_float(x) - g.top), g.factor, g.off);
-  if (index == g.label) d += g.on;
-  return from_float<T>(d);
+__device__ inline float gradient_off_label(float x, const RowGradient& g) {
+  return fmaf(exp_for<T>(x - g.top), g.factor, g.off);
+}
+template <typename T>
+__device__ inline float gradient_of_label(float x, const RowGradient& g) {
+  return gradient_off_label<T>(x, g) + g.on;
 }
 
 /// Where the sums go; null: not wanted.

@@ -38,7 +38,7 @@ __device__ inline void run_row(const CrossEntropy<float>& a, std::int64_t row) {
   RowSums<float> sums;
   for (std::int64_t i = 0; i < a.classes; ++i) {
     const float value[1] = {x[i]};
-    sums.add(i, value, smoothed);
+    sums.add(int(i), value, smoothed);
   }
   const RowResult result{.top = sums.top(),
                          .winner = sums.index_of(sums.top()),
@@ -49,7 +49,8 @@ __device__ inline void run_row(const CrossEntropy<float>& a, std::int64_t row) {
   store_loss(a, row, result);
   if (d == nullptr) return;
   const RowGradient gradient = gradient_factors(a, result);
-  for (std::int64_t i = 0; i < a.classes; ++i) d[i] = gradient_of(i, x[i], gradient);
+  for (std::int64_t i = 0; i < a.classes; ++i) d[i] = gradient_off_label<float>(x[i], gradient);
+  d[label] = gradient_of_label<float>(result.of_label, gradient);
 }
 
 /// Lane l of a warp adds rows l, l + 32, ... in order, then the lanes add pairwise.

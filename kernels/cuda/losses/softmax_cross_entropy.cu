@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/base/check.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
@@ -14,11 +15,13 @@
 // and skips it twice: each thread keeps the largest logit that it has met, where it stood,
 // and the sum of exponentials below it (Milakov and Gimelshein 2018, "Online normalizer calculation
 // for softmax"); the block joins them; the second pass, from the end, where the caches still hold
-// the row, writes the gradient. Rows may start anywhere: a few elements before and after the packs
-// of 16 bytes are done one by one. Second kernel: one block adds the rows, in fp64, in an order
-// that their number fixes. Bytes: logits and dlogits once, as long as the rows that are under way
-// (26 MB for 50,304 classes on 132 multiprocessors: two blocks each in bf16, one in fp32) mostly
-// fit the L2 cache. Bound by memory; two exponentials an element take half its time in bf16.
+// the row, writes the gradient as if no class were the label's, and then one thread the label's.
+// Rows may start anywhere: a few elements before and after the packs of 16 bytes are done one by
+// one. Second kernel: one block adds the rows, in fp64, in an order that their number fixes. Bytes:
+// logits and dlogits once, as long as the rows that are under way (two blocks a multiprocessor: of
+// 50,304 classes on 132 of them 26 MB in bf16, twice that in fp32) mostly fit the L2 cache. Bound
+// by memory: in bf16 two exponentials an element take two fifths of its time, and 15 instructions
+// about as much.
 // Few rows of few classes are a step of a block program instead: small_loss.cuh.
 namespace lockstep::cuda {
 namespace {
@@ -30,18 +33,25 @@ struct Least {
   __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? a : b; }
 };
 
-/// d = gradient of x; they may be the same.
+/// d = gradient of x; they may be the same. `r`: of the row.
 template <typename T>
-__device__ inline void write_gradient(
-    T* d, const T* x, const RowParts<T>& parts, std::int64_t classes, const RowGradient& g) {
-  visit_packs(x, parts, true, [&](std::int64_t first, Pack<T> pack) {
-    for (int i = 0; i < Pack<T>::kElems; ++i)
-      pack.values[i] = gradient_of(first + i, pack.values[i], g);
+__device__ inline void write_gradient(T* d,
+                                      const T* x,
+                                      const RowParts<T>& parts,
+                                      int classes,
+                                      const RowGradient& g,
+                                      const RowResult& r) {
+  visit_packs<true>(x, parts, [&](int first, Pack<T> pack) {
+    for (T& value : pack.values) value = from_float<T>(gradient_off_label<T>(to_float(value), g));
     store_pack(d + first, pack);
   });
-  const auto visit_one = [&](std::int64_t i) { d[i] = gradient_of(i, x[i], g); };
+  const auto visit_one = [&](int i) {
+    d[i] = from_float<T>(gradient_off_label<T>(to_float(x[i]), g));
+  };
   visit_head(parts, visit_one);
   visit_tail(parts, classes, visit_one);
+  __syncthreads();
+  if (threadIdx.x == 0) d[r.label] = from_float<T>(gradient_of_label<T>(r.of_label, g));
 }
 
 /// Zeros in [classes, pitch) of row `d`.
@@ -59,14 +69,14 @@ __device__ inline void ignore_row(const CrossEntropy<T>& a, std::int64_t row) {
   }
   if (a.dlogits == nullptr) return;
   T* const d = a.dlogits + row * a.pitch;
-  const RowParts<T> parts(row * a.pitch, a.classes);
+  const RowParts<T> parts(row * a.pitch, int(a.classes));
   Pack<T> zeros;
   for (T& zero : zeros.values) zero = from_float<T>(0.0f);
-  for (std::int64_t p = threadIdx.x; p < parts.packs; p += blockDim.x)
+  for (int p = int(threadIdx.x); p < parts.packs; p += int(blockDim.x))
     store_pack(d + parts.head + p * Pack<T>::kElems, zeros);
-  const auto visit_one = [&](std::int64_t i) { d[i] = zeros.values[0]; };
+  const auto visit_one = [&](int i) { d[i] = zeros.values[0]; };
   visit_head(parts, visit_one);
-  visit_tail(parts, a.classes, visit_one);
+  visit_tail(parts, int(a.classes), visit_one);
   zero_padding(d, a.classes, a.pitch);
 }
 
@@ -77,20 +87,20 @@ __global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy
   const std::int32_t label = a.labels[row];
   if (label == a.ignored) return ignore_row(a, row);
   const T* const x = a.logits + row * a.pitch;
-  const RowParts<T> parts(row * a.pitch, a.classes);
+  const int classes = int(a.classes);
+  const RowParts<T> parts(row * a.pitch, classes);
   const bool smoothed = a.label_smoothing > 0.0f;
   const float of_label = to_float(x[label]);
 
   RowSums<T> sums;
-  const auto add_one = [&](std::int64_t i) {
+  const auto add_one = [&](int i) {
     const T value[1] = {x[i]};
     sums.add(i, value, smoothed);
   };
   visit_head(parts, add_one);
-  visit_packs(x, parts, false, [&](std::int64_t first, const Pack<T>& pack) {
-    sums.add(first, pack.values, smoothed);
-  });
-  visit_tail(parts, a.classes, add_one);
+  visit_packs<false>(
+      x, parts, [&](int first, const Pack<T>& pack) { sums.add(first, pack.values, smoothed); });
+  visit_tail(parts, classes, add_one);
   const float top = block_reduce(sums.top(), Max{}, dynamic_shared<float>());
   const std::int32_t winner =
       block_reduce(sums.index_of(top), Least{}, dynamic_shared<std::int32_t>());
@@ -103,7 +113,7 @@ __global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy
   if (a.dlogits == nullptr) return;
   T* const d = a.dlogits + row * a.pitch;
   zero_padding(d, a.classes, a.pitch);
-  write_gradient(d, x, parts, a.classes, gradient_factors(a, result));
+  write_gradient(d, x, parts, classes, gradient_factors(a, result), result);
 }
 
 /// One block.
@@ -143,6 +153,10 @@ class LossKernel : public Base {
     work_.rows = spec.inputs[1].elems();
     work_.classes = op.classes(spec.inputs[0]);
     work_.pitch = spec.inputs[0].shape[-1];
+    LOCKSTEP_CHECK(work_.pitch <= INT32_MAX,
+                   Error,
+                   "softmax_cross_entropy: at most 2^31 - 1 classes on a GPU, got {}",
+                   work_.pitch);
     work_.tokens = spec.inputs[0].shape.rank() == 3 ? spec.inputs[0].shape[1] : 1;
     work_.label_smoothing = op.label_smoothing();
     work_.ignored = op.ignore_index().value_or(kNoLabel);
