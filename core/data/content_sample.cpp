@@ -17,12 +17,18 @@ namespace {
 
 constexpr std::int64_t kThreads = 8;
 
-/// A file that is open for reading, where that succeeds.
+/// A file that is open for reading, where it exists. Throws DataError where reading fails.
 class OpenFile {
  public:
-  explicit OpenFile(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    good_ = descriptor_ >= 0 && fstat(descriptor_, &status_) == 0;
+  explicit OpenFile(const std::string& path) : path_(path) {
+    do {
+      descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (descriptor_ < 0 && errno == EINTR);
+    if (descriptor_ < 0 && errno != ENOENT) cannot_read(path_, errno);
+    if (descriptor_ < 0 || fstat(descriptor_, &status_) == 0) return;
+    const int code = errno;
+    close(descriptor_);
+    cannot_read(path_, code);
   }
   ~OpenFile() {
     if (descriptor_ >= 0) close(descriptor_);
@@ -30,8 +36,7 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
-  /// False once something could not be read.
-  bool good() const { return good_; }
+  bool exists() const { return descriptor_ >= 0; }
   std::uint64_t size() const { return std::uint64_t(status_.st_size); }
   std::int64_t written() const { return status_.st_mtim.tv_sec; }
 
@@ -39,21 +44,32 @@ class OpenFile {
   std::uint64_t hash(std::uint64_t first, std::uint64_t bytes, std::uint64_t hash) {
     buffer_.resize(kSampledBlockBytes);
     while (bytes > 0) {
-      const std::size_t wanted = std::min<std::uint64_t>(bytes, buffer_.size());
-      const ssize_t got = pread(descriptor_, buffer_.data(), wanted, off_t(first));
-      if (got < 0 && errno == EINTR) continue;
-      good_ = good_ && got >= 0;
-      if (got <= 0) break;
-      hash = content_hash(buffer_.data(), std::size_t(got), hash);
-      first += std::uint64_t(got);
-      bytes -= std::uint64_t(got);
+      const std::size_t got = read(first, std::min<std::uint64_t>(bytes, buffer_.size()));
+      if (got == 0) break;
+      hash = content_hash(buffer_.data(), got, hash);
+      first += got;
+      bytes -= got;
     }
     return hash;
   }
 
  private:
-  int descriptor_;
-  bool good_ = false;
+  /// Fills the buffer, however many calls that takes: the hash depends on where its blocks end.
+  std::size_t read(std::uint64_t first, std::size_t bytes) {
+    std::size_t done = 0;
+    while (done < bytes) {
+      const ssize_t got =
+          pread(descriptor_, buffer_.data() + done, bytes - done, off_t(first + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) cannot_read(path_, errno);
+      if (got == 0) break;
+      done += std::size_t(got);
+    }
+    return done;
+  }
+
+  std::string path_;
+  int descriptor_ = -1;
   struct stat status_ {};
   std::vector<std::byte> buffer_;
 };
@@ -74,13 +90,14 @@ std::vector<std::int64_t> choose(std::int64_t count, std::int64_t all, std::uint
 struct FileStatus {
   std::uint64_t bytes = 0;
   std::int64_t written = 0;
+  int error = 0;
 };
 
 }  // namespace
 
 ContentSample sample_file(const std::string& path, std::uint64_t seed) {
   OpenFile file(path);
-  if (!file.good()) return {};
+  if (!file.exists()) return {};
   const std::uint64_t bytes = file.size();
   std::uint64_t hash = content_hash(&bytes, sizeof bytes);
   if (bytes <= kWholeSampleBytes) {
@@ -94,7 +111,7 @@ ContentSample sample_file(const std::string& path, std::uint64_t seed) {
     for (const std::int64_t block : chosen)
       hash = file.hash(std::uint64_t(block) * kSampledBlockBytes, kSampledBlockBytes, hash);
   }
-  return file.good() ? ContentSample{hash, file.written()} : ContentSample{};
+  return {hash, file.written()};
 }
 
 ContentSample sample_files(std::int64_t count,
@@ -108,6 +125,8 @@ ContentSample sample_files(std::int64_t count,
       struct stat status {};
       if (stat(path(sized[i]).c_str(), &status) == 0)
         found[i] = {std::uint64_t(status.st_size), status.st_mtim.tv_sec};
+      else if (errno != ENOENT)
+        found[i].error = errno;
     }
   };
   {
@@ -117,7 +136,9 @@ ContentSample sample_files(std::int64_t count,
     ask(0);
   }
   ContentSample result;
-  for (const FileStatus& status : found) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const FileStatus& status = found[i];
+    if (status.error != 0) cannot_read(path(sized[i]), status.error);
     result.hash = content_hash(&status.bytes, sizeof status.bytes, result.hash);
     result.written = std::max(result.written, status.written);
   }

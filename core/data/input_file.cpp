@@ -42,12 +42,12 @@ class Descriptor {
   int number_ = -1;
 };
 
-[[noreturn]] void cannot_read(const std::string& file, int code) {
+}  // namespace
+
+void cannot_read(const std::string& file, int code) {
   throw DataError(fmt::format("{}: cannot be read: {}", as_written(file), std::strerror(code)),
                   read_hint(code));
 }
-
-}  // namespace
 
 std::uint64_t input_file_size(const std::string& file, const std::string& hint) {
   std::error_code error;

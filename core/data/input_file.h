@@ -9,6 +9,9 @@
 
 namespace lockstep::data {
 
+/// Throws DataError: reading `file` failed with the system's `code`.
+[[noreturn]] void cannot_read(const std::string& file, int code);
+
 /// Bytes that any one file of a data set may occupy in memory.
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 

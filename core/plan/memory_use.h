@@ -90,6 +90,8 @@ class LiveBytes {
   MemoryUse::Step look(NodeId node) const;
   MemoryUse::Step run(NodeId node);
   std::size_t live() const { return live_; }
+  /// Nodes still to run that read `storage`, and one more where it is kept to the program's end.
+  int readers_left(int storage) const { return readers_left_[std::size_t(storage)]; }
 
  private:
   const MemoryUse& use_;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/graph/rewrite.h"
@@ -116,6 +118,15 @@ class MemoryOrder {
     return live.live();
   }
 
+  /// What running a node next would change: the live bytes after it, those during it; the node.
+  using Cost = std::tuple<std::ptrdiff_t, std::ptrdiff_t, NodeId>;
+
+  static Cost cost(const LiveBytes& live, NodeId node) {
+    const MemoryUse::Step step = live.look(node);
+    return {
+        std::ptrdiff_t(step.after - live.live()), std::ptrdiff_t(step.during - live.live()), node};
+  }
+
   /// Of the nodes that can run, always one that leaves the fewest live bytes, then one that takes
   /// the fewest while it runs, then the first in the given order.
   std::vector<NodeId> schedule() const {
@@ -126,29 +137,42 @@ class MemoryOrder {
       for (NodeId earlier : use_.nodes()[i].after)
         followers[std::size_t(earlier)].push_back(NodeId(i));
     }
-    std::vector<NodeId> order, ready;
+    std::vector<NodeId> order, backward;  // of the backward part, those that can run once it begins
     LiveBytes live(use_);
-    const auto cost = [&](NodeId node) {
-      const MemoryUse::Step step = live.look(node);
-      return std::tuple(step.after, step.during, node);
+    std::set<Cost> ready;
+    std::vector<std::optional<Cost>> cost_of(nodes_);  // of those that are ready
+    const auto enter = [&](NodeId node) {
+      cost_of[std::size_t(node)] = cost(live, node);
+      ready.insert(*cost_of[std::size_t(node)]);
     };
-    const auto may_run = [&](NodeId node) {
-      return order.size() >= first_backward_ || std::size_t(node) < first_backward_;
+    const auto can_run = [&](NodeId node) {
+      if (order.size() < first_backward_ && std::size_t(node) >= first_backward_)
+        backward.push_back(node);
+      else
+        enter(node);
     };
     for (std::size_t i = 0; i < nodes_; ++i)
-      if (waits_for[i] == 0) ready.push_back(NodeId(i));
-    while (!ready.empty()) {
-      // Not ranges::partition(): clang 14 and libstdc++ 12 disagree about what it returns.
-      const auto open = std::partition(ready.begin(), ready.end(), may_run);
-      const auto next = std::ranges::min_element(ready.begin(), open, {}, cost);
-      const NodeId node = *next;
-      ready.erase(next);
+      if (waits_for[i] == 0) can_run(NodeId(i));
+    while (order.size() < nodes_) {
+      if (order.size() == first_backward_)
+        for (const NodeId node : std::exchange(backward, {})) enter(node);
+      LOCKSTEP_ASSERT(!ready.empty());
+      const NodeId node = std::get<NodeId>(*ready.begin());
+      ready.erase(ready.begin());
+      cost_of[std::size_t(node)].reset();
       live.run(node);
       order.push_back(node);
+      // Running its last reader ends a storage's life: no other event changes what a node costs.
+      for (const int read : use_.of(node).reads)
+        if (live.readers_left(read) == 1)
+          for (const NodeId reader : use_.storage(read).readers)
+            if (std::optional<Cost>& before = cost_of[std::size_t(reader)]) {
+              ready.erase(*before);
+              enter(reader);
+            }
       for (NodeId follower : followers[std::size_t(node)])
-        if (--waits_for[std::size_t(follower)] == 0) ready.push_back(follower);
+        if (--waits_for[std::size_t(follower)] == 0) can_run(follower);
     }
-    LOCKSTEP_ASSERT(order.size() == nodes_);
     return order;
   }
 

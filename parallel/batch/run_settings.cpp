@@ -71,11 +71,17 @@ Fingerprint run_settings(const TrainOptions& options,
   return settings;
 }
 
-Fingerprint content_settings(const data::DataSplit& data, std::uint64_t seed) {
+Fingerprint content_settings(const data::DataSplit& data, const TrainOptions& options) {
   data::ContentSample all;
   for (const auto& part : {data.train, data.validation}) {
     if (part == nullptr) continue;
-    const data::ContentSample sample = part->content_sample(seed);
+    data::ContentSample sample;
+    try {
+      sample = part->content_sample(options.seed);
+    } catch (const DataError&) {
+      if (!options.skip_bad_samples) throw;
+      return {};
+    }
     all.hash = all.hash * 31 + sample.hash;
     all.written = std::max(all.written, sample.written);
   }

@@ -26,8 +26,9 @@ inline constexpr const char* kDataSample = "data sample";
 inline constexpr const char* kDataWritten = "data written";
 
 /// The content samples of the data (Dataset::content_sample), for checkpoints: "data sample", a
-/// hash, and "data written", a time, where a source has them. On one rank.
-Fingerprint content_settings(const data::DataSplit& data, std::uint64_t seed);
+/// hash, and "data written", a time, where a source has them. On one rank. Throws DataError where
+/// data cannot be read; where bad samples are skipped, there are none of these settings then.
+Fingerprint content_settings(const data::DataSplit& data, const TrainOptions& options);
 
 /// Hash of the traced graph: operators, attributes and parameters; not of places in source files,
 /// of fusion, or of how batch-norm groups lie on ranks. Throws as trace().

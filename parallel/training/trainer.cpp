@@ -125,7 +125,7 @@ class Trainer::State {
   void add_content_sample(const data::DataSplit& data) {
     const bool asks = context_.rank() == 0;
     const Fingerprint sample = broadcast_fingerprint(
-        context_.communicator(), asks ? content_settings(data, options_.seed) : Fingerprint{});
+        context_.communicator(), asks ? content_settings(data, options_) : Fingerprint{});
     settings_.insert(settings_.end(), sample.begin(), sample.end());
   }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "lockstep/error.h"
 #include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
@@ -77,6 +78,14 @@ TEST_F(Sample, ManyFilesBySizeTimeAndContent) {
 }
 
 TEST_F(Sample, AFileThatIsNotThereIsEmpty) { EXPECT_TRUE(sample_file(path("none"), 1).empty()); }
+
+TEST_F(Sample, WhatCannotBeReadIsAnErrorAndNoOtherContent) {
+  fs::create_directory(path("folder"));
+  EXPECT_THROW(sample_file(path("folder"), 1), DataError);
+  EXPECT_THROW(sample_files(
+                   1, [&](std::int64_t) { return path("folder"); }, 1),
+               DataError);
+}
 
 }  // namespace
 }  // namespace lockstep::data

@@ -54,7 +54,7 @@ WAYS = {
     "mmap": ERROR,
 }
 CODES = {1: (1, 3, 4), 2: (1, 3, 4, 5, 137)}
-SAID = re.compile(r"warning: (?!plays the)|could not write |was not written|not removed|"
+SAID = re.compile(r"warning: (?!injects the)|could not write |was not written|not removed|"
                   r"skipped +step_|^note ", re.MULTILINE)
 MOST = 150  # numbers of one call in one way; with more of them every k-th
 MOST_OF_RANKS = 4

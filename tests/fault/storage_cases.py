@@ -189,6 +189,8 @@ class TrainCase(Case):
             result.append("preprocessing.json differs")
         if self.config(folder) != self.config(known):
             result.append("config.toml differs")
+        if self.settings(folder) != self.settings(known):
+            result.append("the last checkpoint's settings differ")
         for name in ("environment.json", "memory.json", "history.jsonl"):
             if not read(folder / "run" / name):
                 result.append(f"{name} is missing")
@@ -240,6 +242,14 @@ class TrainCase(Case):
     def config(folder):
         lines = (read(folder / "run/config.toml") or b"").splitlines()
         return [line for line in lines if not line.startswith((b"resume", b"working-folder"))]
+
+    @staticmethod
+    def settings(folder):
+        """What a resume compares, the hash of the data among it."""
+        try:
+            return json.loads(read(folder / NEWEST / "state.json") or b"{}").get("settings")
+        except ValueError:
+            return None
 
     @staticmethod
     def weights(folder):

@@ -15,7 +15,7 @@ shift
 # Of the clang that the preset fuzz-coverage compiles with: profiles of others cannot be read.
 profdata=llvm-profdata-14
 cov=llvm-cov-14
-scripts/build.sh fuzz-coverage fuzz_targets
+scripts/build.sh fuzz-coverage "${@/#/fuzz_}"
 programs=build/fuzz-coverage/tests/fuzz
 mkdir -p "$work/coverage"
 scratch=$(mktemp -d -p /dev/shm lockstep_fuzz.XXXXXX 2>/dev/null || mktemp -d)

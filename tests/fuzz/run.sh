@@ -60,7 +60,6 @@ while (($#)); do
 done
 
 scripts/install_dependencies.sh --fuzz
-if $minimise || ((seconds > 0)); then scripts/build.sh fuzz fuzz_targets; fi
 programs=build/fuzz/tests/fuzz
 if ((${#targets[@]} == 0)); then
   for folder in tests/fuzz/corpus/*/; do targets+=("$(basename "$folder")"); done
@@ -71,6 +70,7 @@ for target in "${targets[@]}"; do
     exit 2
   fi
 done
+if $minimise || ((seconds > 0)); then scripts/build.sh fuzz "${targets[@]/#/fuzz_}"; fi
 mkdir -p "$work/findings" "$work/logs"
 
 # Files that targets write for an input belong into memory.

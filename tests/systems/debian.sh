@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command on another Debian: in a tree made by debootstrap that holds git and nothing else,
+# Runs a command on another Debian or on Ubuntu: in a tree made by debootstrap that holds git and nothing else,
 # in a clone of what is committed here.
 #
-#   bash tests/systems/debian.sh [--suite trixie|bookworm] [--root DIR] [--mirror URL] [--keep] [--bind DIR] [COMMAND...]
+#   bash tests/systems/debian.sh [--suite NAME] [--root DIR] [--mirror URL] [--keep] [--bind DIR] [COMMAND...]
 #
-#   --suite NAME   Debian 13, trixie (default), or Debian 12, bookworm
+#   --suite NAME   trixie (Debian 13, the default), bookworm (Debian 12), forky (Debian testing), jammy (Ubuntu 22.04)
+#                  or noble (Ubuntu 24.04), whose archive needs the package ubuntu-keyring here
 #   --root DIR     where trees are kept between calls (default: ~/.cache/lockstep/systems)
-#   --mirror URL   of Debian (default: the one that apt uses here)
+#   --mirror URL   of the distribution (default: the one that apt uses here, Ubuntu's own for Ubuntu)
 #   --keep         go on in the tree of the last call with --keep: its packages and its build folder
 #   --bind DIR     is there under the same name, to read and to write
 #   COMMAND...     run in the clone (default: bash examples/quickstart.sh)
@@ -33,7 +34,7 @@ keep=false
 while (($#)); do
   case "$1" in
     -h | --help)
-      sed -n '3,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '3,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     --suite | --root | --mirror | --bind)
@@ -50,8 +51,12 @@ while (($#)); do
   esac
 done
 case $suite in
-  trixie | bookworm) ;;
-  *) fail "unknown suite '$suite' (known: trixie, bookworm)" ;;
+  trixie | bookworm | forky) recipe=sid components=main ;;
+  jammy | noble)
+    recipe=gutsy components=main,universe
+    mirror=${mirror:-http://archive.ubuntu.com/ubuntu}
+    ;;
+  *) fail "unknown suite '$suite' (known: trixie, bookworm, forky, jammy, noble)" ;;
 esac
 (($#)) || set -- bash examples/quickstart.sh
 
@@ -120,8 +125,10 @@ if [[ ! -d $bare ]]; then
   mirror=${mirror:-http://deb.debian.org/debian}
   echo "debian.sh: making $bare from $mirror" >&2
   rm -rf --one-file-system "$bare.part"
-  in_namespaces debootstrap --variant=minbase --include=git,ca-certificates "$suite" "$bare.part" "$mirror" \
-    >"$bare.log" 2>&1 || {
+  # By name, as debootstrap knows no suites that are younger than itself: of Debian's and of Ubuntu's, all are links to these.
+  script=/usr/share/debootstrap/scripts/$recipe
+  in_namespaces debootstrap --force-check-gpg --variant=minbase --include=git,ca-certificates --components="$components" \
+    "$suite" "$bare.part" "$mirror" "$script" >"$bare.log" 2>&1 || {
     tail -n 5 "$bare.log" >&2
     fail "debootstrap failed; all it said is in $bare.log" 3
   }
