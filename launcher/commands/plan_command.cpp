@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/plan_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -11,6 +9,7 @@
 #include "core/exec/dry_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "launcher/commands/commands.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/plan/network_file.h"
 #include "launcher/plan/plan_report.h"

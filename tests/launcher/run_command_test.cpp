@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/run_command.h"
-
+// Parts of `lockstep run`: restarts, hosts, plans of what is started.
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
