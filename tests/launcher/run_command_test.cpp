@@ -111,6 +111,15 @@ TEST(Hosts, Refusals) {
     EXPECT_THROW(parse_hosts(text), ConfigError) << text;
 }
 
+TEST(Hosts, AMessageQuotesTheListAsItWasWritten) {
+  try {
+    parse_hosts("`out`:0");
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("`out`:0"));
+  }
+}
+
 TEST(Hosts, OnlyThoseThatAnswerRemain) {
   const fs::path probe = fs::path(testing::TempDir()) / "lockstep_ssh";
   std::ofstream(probe)
