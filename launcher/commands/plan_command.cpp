@@ -18,6 +18,7 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/placeholder_data.h"
+#include "launcher/settings/read_settings.h"
 #include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/session/device_choice.h"
@@ -237,15 +238,7 @@ void require_something_fits(const PlanReport& report) {
       hint);
 }
 
-}  // namespace
-
-int plan_command(const std::vector<std::string>& arguments) {
-  env();
-  const RankDiscovery discovery = discover_rank(process_variables());
-  if (discovery.rank > 0) return 0;  // rank 0 plans for all
-  PlanFlags flags = parse(arguments);
-  const std::string& help = flags.help.empty() ? flags.train.help : flags.help;
-  if (print_help(help)) return 0;
+void plan(PlanFlags& flags, const RankDiscovery& discovery) {
   validate(flags.train.options);
   if (flags.network) make_shards_for_all(flags);
   PlannedDevice device = choose(flags.train.device, flags.rate ? flags.rate->sheet : std::nullopt);
@@ -265,6 +258,23 @@ int plan_command(const std::vector<std::string>& arguments) {
   std::cout << (flags.json ? to_json(report, flags.by_layer) : to_text(report, flags.by_layer))
             << std::flush;
   require_something_fits(report);
+}
+
+}  // namespace
+
+int plan_command(const std::vector<std::string>& arguments) {
+  env();
+  const RankDiscovery discovery = discover_rank(process_variables());
+  if (discovery.rank > 0) return 0;  // rank 0 plans for all
+  PlanFlags flags = parse(arguments);
+  const std::string& help = flags.help.empty() ? flags.train.help : flags.help;
+  if (print_help(help)) return 0;
+  try {
+    plan(flags, discovery);
+  } catch (Error& error) {
+    add_origins(error, flags.train);
+    throw;
+  }
   return 0;
 }
 
