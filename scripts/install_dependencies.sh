@@ -5,7 +5,8 @@
 #
 #   scripts/install_dependencies.sh [--lint | --sanitizers | --fuzz | --slurm | --systems] [--dry-run]
 #
-#   --lint        also clang-format and clang-tidy, in the version that the source is formatted with
+#   --lint        also clang-format and clang-tidy, in the version that the source is formatted with,
+#                 and node, which runs the script of the report's page in a test
 #   --sanitizers  also lld, so that sanitizers' builds link in a third of the time
 #   --fuzz        also clang with libFuzzer and its tools for coverage
 #   --slurm       only Slurm and munge, without which the tests under Slurm are skipped
@@ -46,14 +47,14 @@ dry_run=false
 
 for argument in "$@"; do
   case "$argument" in
-    --lint) packages+=(clang-format-14 clang-tidy-14) dnf_packages+=(clang-tools-extra) ;;
+    --lint) packages+=(clang-format-14 clang-tidy-14 nodejs) dnf_packages+=(clang-tools-extra nodejs) ;;
     --sanitizers) packages+=(lld) dnf_packages+=(lld) ;;
     --fuzz) packages+=(clang-14 libclang-rt-14-dev llvm-14) dnf_packages+=(clang compiler-rt llvm) ;;
     --slurm) packages=(slurm-wlm munge) dnf_packages=(slurm-slurmctld slurm-slurmd munge) ;;
     --systems) packages=(debootstrap) dnf_packages=(debootstrap) ;;
     --dry-run) dry_run=true ;;
     -h | --help)
-      sed -n '3,15s/^# \{0,1\}//p' "$0"
+      sed -n '3,16s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)

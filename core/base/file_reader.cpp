@@ -10,12 +10,14 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep {
 namespace {
 
 [[noreturn]] void fail(const std::string& what, const char* action, int code) {
-  throw DataError(fmt::format("{}: {}: {}", what, action, std::strerror(code)), read_hint(code));
+  throw DataError(fmt::format("{}: {}: {}", as_written(what), action, std::strerror(code)),
+                  read_hint(code));
 }
 
 }  // namespace
@@ -57,7 +59,8 @@ void FileReader::read(const std::string& what,
         ::pread(descriptor_, to.data() + done, to.size() - done, off_t(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(what, "cannot read", errno);
-    LOCKSTEP_CHECK(got > 0, DataError, "{}: ends {} bytes early", what, to.size() - done);
+    LOCKSTEP_CHECK(
+        got > 0, DataError, "{}: ends {} bytes early", as_written(what), to.size() - done);
     done += std::size_t(got);
   }
 }

@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/base/file_reader.h"
+#include "core/base/parameter_names.h"
 #include "core/data/input_file.h"
 #include "core/data/preprocessing.h"
 #include "lockstep/preprocessing.h"
@@ -91,7 +92,7 @@ class Cifar10 final : public Dataset {
     if (bytes == 0 || bytes % kRecord != 0)
       throw DataError(fmt::format("{}: expected records of {} bytes, got {} bytes, which is {} "
                                   "records and {} bytes",
-                                  path,
+                                  as_written(path),
                                   kRecord,
                                   bytes,
                                   bytes / kRecord,
@@ -103,7 +104,7 @@ class Cifar10 final : public Dataset {
     LOCKSTEP_CHECK(label < kCifarClasses,
                    DataError,
                    "{}: expected a label of 0 to 9 at byte {}, record {}, got {}",
-                   path,
+                   as_written(path),
                    record * kRecord,
                    record,
                    label);
@@ -119,9 +120,11 @@ class Cifar10 final : public Dataset {
 }  // namespace
 
 DataSplit cifar10(const std::string& folder) {
-  if (!is_there(folder)) throw DataError(fmt::format("{}: no such folder", folder), kCifar10Hint);
+  if (!is_there(folder))
+    throw DataError(fmt::format("{}: no such folder", as_written(folder)), kCifar10Hint);
   if (!is_folder(folder))
-    throw DataError(fmt::format("{}: expected a folder, got a file", folder), kCifar10Hint);
+    throw DataError(fmt::format("{}: expected a folder, got a file", as_written(folder)),
+                    kCifar10Hint);
   std::vector<std::string> train;
   for (int i = 1; i <= 5; ++i) train.push_back(fmt::format("data_batch_{}.bin", i));
   return {std::make_shared<Cifar10>(folder, train),

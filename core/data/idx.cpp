@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/input_file.h"
 
 namespace lockstep::data {
@@ -21,7 +22,7 @@ constexpr std::size_t kChunk = std::size_t{1} << 20;
 class Stream {
  public:
   explicit Stream(const std::string& file) : file_(file), handle_(gzopen(file.c_str(), "rb")) {
-    LOCKSTEP_CHECK(handle_, DataError, "{}: cannot be opened", file);
+    LOCKSTEP_CHECK(handle_, DataError, "{}: cannot be opened", as_written(file));
   }
 
   /// Reads up to `bytes`; fewer at the end of the file.
@@ -50,8 +51,9 @@ class Stream {
     int code = Z_OK;
     const char* message = gzerror(handle_.get(), &code);
     if (!failed && code == Z_OK) return;
-    throw DataError(fmt::format("{}: expected a whole gzip file, got damage: {}", file_, message),
-                    "download the file again");
+    throw DataError(
+        fmt::format("{}: expected a whole gzip file, got damage: {}", as_written(file_), message),
+        "download the file again");
   }
 
   struct Close {
@@ -67,23 +69,23 @@ std::vector<std::int64_t> read_header(Stream& stream, const std::string& file, i
   LOCKSTEP_CHECK(got == magic.size(),
                  DataError,
                  "{}: expected an IDX header, the file ends after {} bytes",
-                 file,
+                 as_written(file),
                  got);
   LOCKSTEP_CHECK(magic[0] == 0 && magic[1] == 0,
                  DataError,
                  "{}: expected an IDX file, which begins with bytes 00 00, got {:02x} {:02x}",
-                 file,
+                 as_written(file),
                  magic[0],
                  magic[1]);
   LOCKSTEP_CHECK(magic[2] == kUnsignedByte,
                  DataError,
                  "{}: expected IDX elements of type 08 (unsigned byte), got type {:02x}",
-                 file,
+                 as_written(file),
                  magic[2]);
   LOCKSTEP_CHECK(magic[3] == rank,
                  DataError,
                  "{}: expected an IDX file of {} dimensions, got {}",
-                 file,
+                 as_written(file),
                  rank,
                  magic[3]);
   std::vector<std::int64_t> dims;
@@ -92,9 +94,9 @@ std::vector<std::int64_t> read_header(Stream& stream, const std::string& file, i
     LOCKSTEP_CHECK(stream.read(word.data(), word.size()) == word.size(),
                    DataError,
                    "{}: the file ends inside the IDX header",
-                   file);
+                   as_written(file));
     dims.push_back(std::int64_t{word[0]} << 24 | word[1] << 16 | word[2] << 8 | word[3]);
-    LOCKSTEP_CHECK(dims.back() > 0, DataError, "{}: IDX dimension {} is 0", file, i);
+    LOCKSTEP_CHECK(dims.back() > 0, DataError, "{}: IDX dimension {} is 0", as_written(file), i);
   }
   return dims;
 }
@@ -106,7 +108,7 @@ std::uint64_t payload_bytes(const std::string& file, const std::vector<std::int6
     LOCKSTEP_CHECK(std::uint64_t(dim) <= kMaxFileBytes / bytes,
                    DataError,
                    "{}: expected at most {} bytes, but the IDX header says {}",
-                   file,
+                   as_written(file),
                    kMaxFileBytes,
                    fmt::join(dims, " x "));
     bytes *= std::uint64_t(dim);
@@ -129,7 +131,7 @@ IdxFile read_idx(const std::string& file, int rank, const std::string& hint) {
     LOCKSTEP_CHECK(fits,
                    DataError,
                    "{}: the IDX header says {} = {} bytes of data, got {}",
-                   file,
+                   as_written(file),
                    fmt::join(result.dims, " x "),
                    bytes,
                    came);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/augment.h"
 
 namespace lockstep::data {
@@ -74,8 +75,9 @@ void LoaderSlot::load_good_samples(const Dataset& dataset, const LoaderOptions& 
         }
         if (attempt + 1 < std::min(size, LoaderOptions::kMaxSkippedInARow)) continue;
         throw DataError(
-            fmt::format("{} samples in a row are bad; the first: {}", attempt + 1, what),
-            problem.hint());
+            fmt::format(
+                "{} samples in a row are bad; the first: {}", attempt + 1, as_written(what)),
+            as_written(problem.hint()));
       }
     }
     if (options.loaded) options.loaded();

@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/data/idx.h"
 #include "core/data/input_file.h"
 #include "core/data/preprocessing.h"
@@ -70,8 +71,9 @@ std::string find(const std::string& folder, const std::string& stem) {
   const fs::path plain = fs::path(folder) / stem;
   for (const std::string& candidate : {plain.string(), plain.string() + ".gz"})
     if (is_there(candidate)) return candidate;
-  throw DataError(fmt::format("{}: neither this file nor {}.gz is there", plain.string(), stem),
-                  kMnistHint);
+  throw DataError(
+      fmt::format("{}: neither this file nor {}.gz is there", as_written(plain.string()), stem),
+      kMnistHint);
 }
 
 std::shared_ptr<const Dataset> part(const std::string& folder, const std::string& name) {
@@ -81,22 +83,22 @@ std::shared_ptr<const Dataset> part(const std::string& folder, const std::string
   LOCKSTEP_CHECK(images.dims[1] == kMnistSize && images.dims[2] == kMnistSize,
                  DataError,
                  "{}: expected images of 28x28, got {}x{}",
-                 image_file,
+                 as_written(image_file),
                  images.dims[1],
                  images.dims[2]);
   IdxFile labels = read_idx(label_file, 1, kMnistHint);
   LOCKSTEP_CHECK(labels.dims[0] == images.dims[0],
                  DataError,
                  "{}: expected {} labels, one for each image of {}, got {}",
-                 label_file,
+                 as_written(label_file),
                  images.dims[0],
-                 image_file,
+                 as_written(image_file),
                  labels.dims[0]);
   for (std::size_t i = 0; i < labels.data.size(); ++i)
     LOCKSTEP_CHECK(int(labels.data[i]) < kMnistClasses,
                    DataError,
                    "{}: expected labels 0 to 9, got {} for image {}",
-                   label_file,
+                   as_written(label_file),
                    int(labels.data[i]),
                    i);
   return std::make_shared<Mnist>(folder, std::move(images), std::move(labels));
@@ -105,9 +107,11 @@ std::shared_ptr<const Dataset> part(const std::string& folder, const std::string
 }  // namespace
 
 DataSplit mnist(const std::string& folder) {
-  if (!is_there(folder)) throw DataError(fmt::format("{}: no such folder", folder), kMnistHint);
+  if (!is_there(folder))
+    throw DataError(fmt::format("{}: no such folder", as_written(folder)), kMnistHint);
   if (!is_folder(folder))
-    throw DataError(fmt::format("{}: expected a folder, got a file", folder), kMnistHint);
+    throw DataError(fmt::format("{}: expected a folder, got a file", as_written(folder)),
+                    kMnistHint);
   return {part(folder, "train"), part(folder, "t10k")};
 }
 

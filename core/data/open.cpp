@@ -34,7 +34,7 @@ void expect_no_crop(const Source& source, const OpenOptions& options) {
   LOCKSTEP_CHECK(options.resized_crop == 0,
                  ConfigError,
                  "`augment`: resized-crop needs images:DIR or packed:FILE, got {}",
-                 source.text);
+                 as_written(source.text));
 }
 
 /// Whether there is a path, or nothing, after the name, as `kind` wants it.
@@ -193,8 +193,10 @@ DataSplit open(const std::string& source, const OpenOptions& options) {
   const std::shared_ptr<const Dataset>& part = split.train ? split.train : split.validation;
   if (part == nullptr || !options.ignore_index || part->spec().ignore_index) return split;
   const SampleSpec& spec = part->spec();
-  LOCKSTEP_CHECK(
-      spec.classes > 0, ConfigError, "data: {} has no classes, so no label can be ignored", source);
+  LOCKSTEP_CHECK(spec.classes > 0,
+                 ConfigError,
+                 "data: {} has no classes, so no label can be ignored",
+                 as_written(source));
   return {split.train ? ignore_label(split.train, *options.ignore_index) : nullptr,
           split.validation ? ignore_label(split.validation, *options.ignore_index) : nullptr};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/embedded_column.h"
 
 namespace lockstep::data {
@@ -22,10 +23,10 @@ void check_names(const std::vector<std::string>& trained,
     LOCKSTEP_CHECK(names[i] == trained[i],
                    ConfigError,
                    "{}: class {} is '{}', in training it was '{}'",
-                   source,
+                   as_written(source),
                    i,
-                   names[i],
-                   trained[i]);
+                   as_written(names[i]),
+                   as_written(trained[i]));
 }
 
 /// The shapes are known to be equal. A rule that has the shorter side of the sample as short side
@@ -40,7 +41,7 @@ void check_resizing(const Preprocessing& trained,
                  ConfigError,
                  "{}: images are resized to a short side of {} pixels before the crop, in training "
                  "it was {}",
-                 source,
+                 as_written(source),
                  image.short_side,
                  trained.image->short_side);
 }
@@ -94,13 +95,13 @@ void check_agreement(const Preprocessing& trained,
   LOCKSTEP_CHECK(trained.task == data.task,
                  ConfigError,
                  "{}: the data are for {}, the run was trained for {}",
-                 source,
+                 as_written(source),
                  name_of(data.task),
                  name_of(trained.task));
   LOCKSTEP_CHECK(trained.samples.classes == data.samples.classes,
                  ConfigError,
                  "{}: the data have {} classes, the run was trained on {}",
-                 source,
+                 as_written(source),
                  data.samples.classes,
                  trained.samples.classes);
   check_names(trained.class_names, data.class_names, source);
@@ -109,18 +110,18 @@ void check_agreement(const Preprocessing& trained,
   LOCKSTEP_CHECK(tokens || trained.samples.input == data.samples.input,
                  ConfigError,
                  "{}: samples are {}, the run was trained on {}",
-                 source,
+                 as_written(source),
                  data.samples.input.to_string(),
                  trained.samples.input.to_string());
   LOCKSTEP_CHECK(trained.samples.embedded == data.samples.embedded,
                  ConfigError,
                  "{}: its embedded columns are not those that the run was trained on",
-                 source);
+                 as_written(source));
   LOCKSTEP_CHECK(
       trained.samples.scale == data.samples.scale && trained.samples.shift == data.samples.shift,
       ConfigError,
       "{}: its kind of source normalises images otherwise than the one that the run was trained on",
-      source);
+      as_written(source));
   check_resizing(trained, data, source);
 }
 
@@ -136,8 +137,8 @@ void check_same_encoding(const Preprocessing& trained,
     throw ConfigError(
         fmt::format("{}: column '{}' was {} in the run and is {} now; columns of {} categories or "
                     "more are embedded, it has {}",
-                    source,
-                    column.name,
+                    as_written(source),
+                    as_written(column.name),
                     then->embedded ? "embedded" : "one-hot",
                     column.embedded ? "embedded" : "one-hot",
                     kMinEmbeddedCategories,

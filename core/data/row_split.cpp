@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/sampler.h"
 
 namespace lockstep::data {
@@ -23,7 +24,7 @@ RowSplit split_rows(std::int64_t rows,
                  "data: a validation fraction of {} of the {} samples of {} leaves {} part empty",
                  fraction,
                  rows,
-                 source,
+                 as_written(source),
                  kept == 0 ? "the validation" : "the training");
   Sampler sampler(rows, seed, /*shuffle=*/kept > 0);
   const auto order = sampler.range(0, 0, rows);

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/exec/device_tracer.h"
 #include "core/exec/kernel.h"
 #include "core/exec/optimizer_update.h"
-#include "core/exec/range_marker.h"
+#include "core/profile/device_tracer.h"
+#include "core/profile/range_marker.h"
 #include "lockstep/device_use.h"
 #include "lockstep/error.h"
 

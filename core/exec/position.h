@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/exec/range_marker.h"
+#include "core/profile/range_marker.h"
 
 namespace lockstep {
 

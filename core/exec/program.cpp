@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/exec/roofline.h"
 #include "core/plan/order.h"
 
@@ -223,7 +224,9 @@ void Program::run_watched(const Step& step, const RunState& state, bool behind_a
                       : fmt::format("{} {}",
                                     name_of(graph_.nodes()[std::size_t(step.node)].op->kind()),
                                     graph_.nodes()[std::size_t(step.node)].path);
-    throw Error(fmt::format("{}: {}", name, error.what()), error.hint(), error.exit_code());
+    throw Error(fmt::format("{}: {}", name, as_written(error.what())),
+                as_written(error.hint()),
+                error.exit_code());
   }
   if (step.node >= 0) look_after(step.node);
 }

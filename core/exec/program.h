@@ -11,10 +11,10 @@
 #include "core/exec/finite_check.h"
 #include "core/exec/packed_copies.h"
 #include "core/exec/position.h"
-#include "core/exec/profiler.h"
 #include "core/exec/step_plan.h"
 #include "core/graph/graph.h"
 #include "core/plan/program_plan.h"
+#include "core/profile/profiler.h"
 
 namespace lockstep {
 

@@ -2,6 +2,7 @@
 #include "core/graph/graph.h"
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep {
 
@@ -56,9 +57,12 @@ std::vector<ValueId> Graph::add_node(std::shared_ptr<const Operator> op,
   try {
     outputs = op->infer(types_of(inputs));
   } catch (const ShapeError& error) {
-    throw ShapeError(
-        fmt::format("{} ('{}', asked for at {}:{})", error.what(), path, where.file, where.line),
-        error.hint());
+    throw ShapeError(fmt::format("{} ('{}', asked for at {}:{})",
+                                 as_written(error.what()),
+                                 path,
+                                 where.file,
+                                 where.line),
+                     as_written(error.hint()));
   }
   std::vector<ValueId> ids;
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
@@ -22,8 +23,11 @@ std::string shortened(const std::string& message, const fs::path& checkpoint) {
 
 CheckpointState verify_named(const fs::path& checkpoint, std::int64_t step) {
   const CheckpointState state = verify_checkpoint(checkpoint);
-  LOCKSTEP_CHECK(
-      state.step == step, DataError, "{}: holds step {}", checkpoint.string(), state.step);
+  LOCKSTEP_CHECK(state.step == step,
+                 DataError,
+                 "{}: holds step {}",
+                 as_written(checkpoint.string()),
+                 state.step);
   return state;
 }
 

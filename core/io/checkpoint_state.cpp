@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/strict_json.h"
 
@@ -34,13 +35,13 @@ class Fields {
  public:
   Fields(const std::string& file, std::string_view text)
       : file_(file), object_(parse_strict_json(text, file, 3)) {
-    LOCKSTEP_CHECK(object_.is_object(), DataError, "{}: expected a JSON object", file);
+    LOCKSTEP_CHECK(object_.is_object(), DataError, "{}: expected a JSON object", as_written(file));
     for (const auto& [key, value] : object_.items())
       LOCKSTEP_CHECK(std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end(),
                      DataError,
                      "{}: unknown key '{}'",
-                     file,
-                     key);
+                     as_written(file),
+                     as_written(key));
   }
 
   std::int64_t whole(const char* key, std::int64_t least) const {
@@ -110,17 +111,18 @@ class Fields {
  private:
   const json& get(const char* key) const {
     const auto found = object_.find(key);
-    LOCKSTEP_CHECK(found != object_.end(), DataError, "{}: '{}' is missing", file_, key);
+    LOCKSTEP_CHECK(
+        found != object_.end(), DataError, "{}: '{}' is missing", as_written(file_), key);
     return *found;
   }
   void expect(bool condition, const char* key, const std::string& expected) const {
     LOCKSTEP_CHECK(condition,
                    DataError,
                    "{}: '{}' must be {}, got {}",
-                   file_,
+                   as_written(file_),
                    key,
                    expected,
-                   get(key).dump().substr(0, 100));
+                   as_written(get(key).dump().substr(0, 100)));
   }
 
   std::string file_;

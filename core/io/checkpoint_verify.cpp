@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
@@ -32,8 +33,9 @@ class InputFile {
     do {
       descriptor_ = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     } while (descriptor_ < 0 && errno == EINTR);
-    if (descriptor_ < 0 && errno == ELOOP) refuse(name_ + ": is a symbolic link, not a file");
-    if (descriptor_ < 0 && errno == ENOENT) refuse(name_ + ": is missing");
+    if (descriptor_ < 0 && errno == ELOOP)
+      refuse(as_written(name_) + ": is a symbolic link, not a file");
+    if (descriptor_ < 0 && errno == ENOENT) refuse(as_written(name_) + ": is missing");
     if (descriptor_ < 0 && errno == EIO) refuse(reason("cannot open"));
     if (descriptor_ < 0) fail(path, "cannot open", errno);  // which is not damage
     struct stat status {};
@@ -46,7 +48,7 @@ class InputFile {
     }
     if (!S_ISREG(status.st_mode)) {
       ::close(descriptor_);
-      refuse(name_ + ": is not a file");
+      refuse(as_written(name_) + ": is not a file");
     }
     bytes_ = std::uint64_t(status.st_size);
   }
@@ -64,14 +66,16 @@ class InputFile {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && errno == EIO) refuse(reason("cannot read"));
       if (got < 0) fail(name_, "cannot read", errno);
-      if (got == 0) refuse(name_ + ": became shorter while it was read");
+      if (got == 0) refuse(as_written(name_) + ": became shorter while it was read");
       to = to.subspan(std::size_t(got));
     }
   }
   std::string read_text() const {
     if (bytes_ > kMaxTextBytes)
-      refuse(fmt::format(
-          "{}: has {} bytes, where at most {} are allowed", name_, bytes_, kMaxTextBytes));
+      refuse(fmt::format("{}: has {} bytes, where at most {} are allowed",
+                         as_written(name_),
+                         bytes_,
+                         kMaxTextBytes));
     std::string text(std::size_t(bytes_), '\0');
     read(std::as_writable_bytes(std::span(text)));
     return text;
@@ -100,8 +104,11 @@ void check_size(const InputFile& file, const ManifestFile& expected) {
         where = fmt::format("; it ends inside {}", part_name(part));
         break;
       }
-  refuse(fmt::format(
-      "{}: has {} bytes, {} were written{}", file.name(), file.bytes(), expected.bytes, where));
+  refuse(fmt::format("{}: has {} bytes, {} were written{}",
+                     as_written(file.name()),
+                     file.bytes(),
+                     expected.bytes,
+                     where));
 }
 
 void check_bytes(const InputFile& file, const ManifestFile& expected) {
@@ -122,21 +129,28 @@ void check_bytes(const InputFile& file, const ManifestFile& expected) {
     const std::uint64_t begin = done;
     advance_to(part.end);
     if (hash.hex() != part.sha256)
-      refuse(fmt::format(
-          "{}: {} is damaged (bytes {} to {})", file.name(), part_name(part), begin, part.end));
+      refuse(fmt::format("{}: {} is damaged (bytes {} to {})",
+                         as_written(file.name()),
+                         part_name(part),
+                         begin,
+                         part.end));
   }
   advance_to(expected.bytes);
   if (const std::string digest = hash.hex(); digest != expected.sha256)
-    refuse(fmt::format(
-        "{}: is damaged: its SHA-256 is {}, {} was written", file.name(), digest, expected.sha256));
+    refuse(fmt::format("{}: is damaged: its SHA-256 is {}, {} was written",
+                       as_written(file.name()),
+                       digest,
+                       expected.sha256));
 }
 
 /// Hashes the very bytes that it parses.
 CheckpointState read_state(const InputFile& file, const ManifestFile& expected) {
   const std::string text = file.read_text();
   if (const std::string digest = sha256_of(text); digest != expected.sha256)
-    refuse(fmt::format(
-        "{}: is damaged: its SHA-256 is {}, {} was written", file.name(), digest, expected.sha256));
+    refuse(fmt::format("{}: is damaged: its SHA-256 is {}, {} was written",
+                       as_written(file.name()),
+                       digest,
+                       expected.sha256));
   return parse_state(file.name(), text);
 }
 
@@ -147,14 +161,17 @@ std::string read_manifest(const fs::path& checkpoint) {
   LOCKSTEP_CHECK(folder.type() != fs::file_type::not_found,
                  DataError,
                  "{}: is not a checkpoint: it does not exist",
-                 name);
+                 as_written(name));
   if (error) fail(checkpoint, "cannot be read", error.value());
-  LOCKSTEP_CHECK(
-      fs::is_directory(folder), DataError, "{}: is not a checkpoint: it is not a folder", name);
+  LOCKSTEP_CHECK(fs::is_directory(folder),
+                 DataError,
+                 "{}: is not a checkpoint: it is not a folder",
+                 as_written(name));
   const fs::path manifest = checkpoint / kManifestFile;
   if (fs::symlink_status(manifest, error).type() == fs::file_type::not_found)
-    throw DataError(fmt::format("{}: is not a checkpoint: it holds no {}", name, kManifestFile),
-                    "a checkpoint is a folder such as RUN/checkpoints/step_00001000");
+    throw DataError(
+        fmt::format("{}: is not a checkpoint: it holds no {}", as_written(name), kManifestFile),
+        "a checkpoint is a folder such as RUN/checkpoints/step_00001000");
   return InputFile(manifest).read_text();
 }
 
@@ -178,7 +195,7 @@ CheckpointState verify_checkpoint(const fs::path& checkpoint) {
   LOCKSTEP_CHECK(state.step == manifest.step,
                  DataError,
                  "{}: is of step {}, {} of step {}",
-                 manifest_name,
+                 as_written(manifest_name),
                  manifest.step,
                  kStateFile,
                  state.step);

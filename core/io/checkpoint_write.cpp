@@ -3,6 +3,7 @@
 #include <span>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
@@ -88,7 +89,7 @@ void write_files(const fs::path& folder, const CheckpointContent& content) {
   LOCKSTEP_CHECK(bytes <= kMaxTextBytes,
                  DataError,
                  "{}: its description takes {} bytes, at most {} can be read back",
-                 folder.string(),
+                 as_written(folder.string()),
                  bytes,
                  kMaxTextBytes);
   write_file(folder / kManifestFile, manifest_text);

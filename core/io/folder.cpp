@@ -70,7 +70,7 @@ void fail(const fs::path& path, const std::string& action, int code) {
   throw EnvironmentError(
       fmt::format("{}: {}: {}",
                   as_written(path.string()),
-                  action,
+                  as_written(action),
                   code == ELOOP ? "it is a symbolic link, or leads through a circle of them"
                                 : std::generic_category().message(code)),
       hint_for(code));

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/io/open_weights.h"
 
@@ -130,10 +131,10 @@ class FileTensors {
     LOCKSTEP_CHECK(is_new,
                    DataError,
                    "{}: {} and {} are both {} without their prefixes",
-                   file_.name(),
-                   printable(file_.entries()[at->second].name),
-                   printable(file_.entries()[index].name),
-                   printable(name));
+                   as_written(file_.name()),
+                   as_written(printable(file_.entries()[at->second].name)),
+                   as_written(printable(file_.entries()[index].name)),
+                   as_written(printable(name)));
   }
 
   const WeightSource& file_;
@@ -167,14 +168,14 @@ std::string surplus(const FileTensors& tensors, const std::string& name) {
   const std::string shape = shape_text(entry.shape);
   const WeightEntry* table = tensors.find(kTokenTable);
   if (name != kHead || !tensors.in_model(kTokenTable) || table == nullptr)
-    return fmt::format("{}: not in the model, got {}", printable(name), shape);
+    return fmt::format("{}: not in the model, got {}", as_written(printable(name)), shape);
   if (entry.shape == table->shape && is_real(entry.type) && is_real(table->type) &&
       tensors.values(name) == tensors.values(kTokenTable))
     return {};
   return fmt::format(
       "{}: expected the values of {}, which is this model's head too, got {} of its own; "
       "`tied_head` off makes a head of its own",
-      name,
+      as_written(name),
       kTokenTable,
       shape);
 }
@@ -202,7 +203,7 @@ void expect_fit(const FileTensors& tensors,
     if (!tensors.in_model(name) && !skip.match(name)) add(surplus(tensors, name));
   if (problems.empty()) return;
   throw DataError(fmt::format("{}: {} tensor{} not fit the model:\n  {}",
-                              tensors.file().name(),
+                              as_written(tensors.file().name()),
                               problems.size(),
                               problems.size() == 1 ? " does" : "s do",
                               fmt::join(problems, "\n  ")),

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
@@ -50,7 +51,7 @@ void check_version(const std::string& file, std::string_view text) {
   throw EnvironmentError(
       fmt::format("{}: written by a newer Lockstep: format version {}, this program "
                   "knows {}",
-                  file,
+                  as_written(file),
                   version,
                   kCheckpointVersion),
       "resume with the Lockstep that wrote it");
@@ -60,7 +61,7 @@ void check_version(const std::string& file, std::string_view text) {
 void check_seal(const std::string& file, std::string_view text) {
   const bool whole = text.size() > kSealBytes &&
                      text == sealed(std::string(text.substr(0, text.size() - kSealBytes)) + "}");
-  LOCKSTEP_CHECK(whole, DataError, "{}: is damaged: it is not as it was written", file);
+  LOCKSTEP_CHECK(whole, DataError, "{}: is damaged: it is not as it was written", as_written(file));
 }
 
 /// A conversion of whatever number it is would be undefined for those that do not fit.
@@ -70,7 +71,7 @@ std::uint64_t whole(const json& object, const char* key, std::uint64_t most = UI
                  DataError,
                  "'{}' must be a whole number, got {}",
                  key,
-                 value.dump());
+                 as_written(value.dump()));
   return value.get<std::uint64_t>();
 }
 
@@ -96,9 +97,11 @@ Manifest from_json(const std::string& file, std::string_view text) {
       manifest.files[name] = file_from_json(entry);
     return manifest;
   } catch (const json::exception& error) {
-    throw DataError(fmt::format("{}: is not a valid manifest: {}", file, error.what()));
+    throw DataError(
+        fmt::format("{}: is not a valid manifest: {}", as_written(file), as_written(error.what())));
   } catch (const DataError& error) {
-    throw DataError(fmt::format("{}: is not a valid manifest: {}", file, error.what()));
+    throw DataError(
+        fmt::format("{}: is not a valid manifest: {}", as_written(file), as_written(error.what())));
   }
 }
 
@@ -107,20 +110,21 @@ void check_files(const std::string& file, const Manifest& manifest) {
     LOCKSTEP_CHECK(is_file_name(name),
                    DataError,
                    "{}: lists '{}', which is not the name of a file in the checkpoint",
-                   file,
-                   name);
+                   as_written(file),
+                   as_written(name));
     std::uint64_t end = 0;
     for (const ManifestPart& part : entry.parts) {
       LOCKSTEP_CHECK(part.end >= end && part.end <= entry.bytes,
                      DataError,
                      "{}: the parts of {} are not in order",
-                     file,
-                     name);
+                     as_written(file),
+                     as_written(name));
       end = part.end;
     }
   }
   for (const char* name : {kModelFile, kOptimizerFile, kStateFile})
-    LOCKSTEP_CHECK(manifest.files.contains(name), DataError, "{}: lists no {}", file, name);
+    LOCKSTEP_CHECK(
+        manifest.files.contains(name), DataError, "{}: lists no {}", as_written(file), name);
 }
 
 }  // namespace
@@ -143,7 +147,10 @@ Manifest parse_manifest(const std::string& file, std::string_view text) {
   check_version(file, text);
   const Manifest manifest = from_json(file, text);
   check_files(file, manifest);
-  LOCKSTEP_CHECK(to_text(manifest) == text, DataError, "{}: holds more than a manifest does", file);
+  LOCKSTEP_CHECK(to_text(manifest) == text,
+                 DataError,
+                 "{}: holds more than a manifest does",
+                 as_written(file));
   return manifest;
 }
 

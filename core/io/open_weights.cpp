@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/io/safetensors.h"
 #include "core/io/sharded_weights.h"
 #include "core/io/torch/torch_file.h"
@@ -38,8 +39,9 @@ class SafetensorsWeights final : public WeightSource {
 std::string find_in_folder(const std::string& folder) {
   for (const char* name : kNamesInFolder)
     if (is_file(fs::path(folder) / name)) return (fs::path(folder) / name).string();
-  throw DataError(fmt::format("{}: a folder without {}", folder, fmt::join(kNamesInFolder, ", ")),
-                  "name the file with the weights, or a folder with one of these");
+  throw DataError(
+      fmt::format("{}: a folder without {}", as_written(folder), fmt::join(kNamesInFolder, ", ")),
+      "name the file with the weights, or a folder with one of these");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/embedded_column.h"
 #include "core/data/input_file.h"
 #include "core/data/table/row_reader.h"
@@ -84,12 +85,13 @@ ordered_json json_of(const ImageRecord& image) {
 class Object {
  public:
   Object(const json& value, std::string where) : value_(value), where_(std::move(where)) {
-    LOCKSTEP_CHECK(value.is_object(), DataError, "{}: expected an object", where_);
+    LOCKSTEP_CHECK(value.is_object(), DataError, "{}: expected an object", as_written(where_));
   }
 
   const json& at(const char* key) const {
     const auto found = value_.find(key);
-    LOCKSTEP_CHECK(found != value_.end(), DataError, "{}: '{}' is missing", where_, key);
+    LOCKSTEP_CHECK(
+        found != value_.end(), DataError, "{}: '{}' is missing", as_written(where_), key);
     return *found;
   }
   bool has(const char* key) const { return value_.contains(key) && !value_.at(key).is_null(); }
@@ -135,7 +137,7 @@ class Object {
     return at(key);
   }
   void check(bool right, const char* key, const std::string& expected) const {
-    LOCKSTEP_CHECK(right, DataError, "{}: '{}' must be {}", where_, key, expected);
+    LOCKSTEP_CHECK(right, DataError, "{}: '{}' must be {}", as_written(where_), key, expected);
   }
   std::string place(const char* key) const { return fmt::format("{}: {}", where_, key); }
 
@@ -308,7 +310,8 @@ void check(const Preprocessing& record, const Object& object) {
   try {
     data::check_embedded(spec);
   } catch (const ConfigError& wrong) {
-    throw DataError(fmt::format("{}: {}", object.place("embedded"), wrong.what()));
+    throw DataError(
+        fmt::format("{}: {}", as_written(object.place("embedded")), as_written(wrong.what())));
   }
   if (record.table) check_table(record, object);
   if (record.image)
@@ -345,7 +348,7 @@ data::Preprocessing parse_preprocessing(std::string_view text, const std::string
   const std::int64_t version = object.whole("version", 0, INT32_MAX);
   if (version != Preprocessing::kVersion)
     throw DataError(fmt::format("{}: a preprocessing record of version {}, this program reads {}",
-                                where,
+                                as_written(where),
                                 version,
                                 Preprocessing::kVersion),
                     "use the program that trained the run");

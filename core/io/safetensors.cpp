@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/io/strict_json.h"
 
 namespace lockstep::io {
@@ -60,16 +61,17 @@ std::int64_t to_extent(const json& value, const std::string& where) {
   LOCKSTEP_CHECK(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX,
                  DataError,
                  "{}: expected a whole number of at least 0, got {}",
-                 where,
-                 value.dump());
+                 as_written(where),
+                 as_written(value.dump()));
   return value.get<std::int64_t>();
 }
 
 ElementType to_element_type(const json& value, const std::string& where) {
   for (const TypeName& known : kTypes)
     if (value == known.name) return known.type;
-  throw DataError(fmt::format("{}: dtype {} is not supported", where, value.dump()),
-                  "convert it to one of F32, F64, I32, I64, U8");
+  throw DataError(
+      fmt::format("{}: dtype {} is not supported", as_written(where), as_written(value.dump())),
+      "convert it to one of F32, F64, I32, I64, U8");
 }
 
 TensorEntry parse_entry(const std::string& file, const std::string& name, const json& value) {
@@ -78,26 +80,31 @@ TensorEntry parse_entry(const std::string& file, const std::string& name, const 
                      value.contains("shape") && value.contains("data_offsets"),
                  DataError,
                  "{}: expected exactly dtype, shape and data_offsets",
-                 where);
+                 as_written(where));
   TensorEntry entry;
   entry.name = name;
   entry.type = to_element_type(value["dtype"], where);
-  LOCKSTEP_CHECK(value["shape"].is_array(), DataError, "{}: shape must be a list", where);
+  LOCKSTEP_CHECK(
+      value["shape"].is_array(), DataError, "{}: shape must be a list", as_written(where));
   for (const json& extent : value["shape"]) entry.shape.push_back(to_extent(extent, where));
   const json& range = value["data_offsets"];
   LOCKSTEP_CHECK(range.is_array() && range.size() == 2,
                  DataError,
                  "{}: data_offsets must be a list of two numbers",
-                 where);
+                 as_written(where));
   const std::int64_t begin = to_extent(range[0], where), end = to_extent(range[1], where);
-  LOCKSTEP_CHECK(begin <= end, DataError, "{}: data_offsets {} run backwards", where, range.dump());
+  LOCKSTEP_CHECK(begin <= end,
+                 DataError,
+                 "{}: data_offsets {} run backwards",
+                 as_written(where),
+                 range.dump());
   entry.offset_bytes = std::uint64_t(begin);
   entry.bytes = std::uint64_t(end - begin);
   const std::optional<std::uint64_t> expected = dense_bytes(entry.type, entry.shape);
   LOCKSTEP_CHECK(expected == entry.bytes,
                  DataError,
                  "{}: dtype and shape {} need {} bytes, data_offsets give {}",
-                 where,
+                 as_written(where),
                  value["shape"].dump(),
                  expected ? std::to_string(*expected) : "more than 2^63",
                  entry.bytes);
@@ -116,8 +123,8 @@ void check_layout(const std::string& file,
     LOCKSTEP_CHECK(entry.offset_bytes == expected,
                    DataError,
                    "{}: tensor '{}' starts at byte {} of the data, where {} was expected ({})",
-                   file,
-                   entry.name,
+                   as_written(file),
+                   as_written(entry.name),
                    entry.offset_bytes,
                    expected,
                    entry.offset_bytes < expected ? "tensors overlap" : "a hole lies before it");
@@ -126,15 +133,15 @@ void check_layout(const std::string& file,
         expected <= data_bytes,
         DataError,
         "{}: tensor '{}' ends at byte {} of the data, but the file holds {} (truncated?)",
-        file,
-        entry.name,
+        as_written(file),
+        as_written(entry.name),
         expected,
         data_bytes);
   }
   LOCKSTEP_CHECK(expected == data_bytes,
                  DataError,
                  "{}: {} bytes after the last tensor belong to none",
-                 file,
+                 as_written(file),
                  data_bytes - expected);
 }
 
@@ -146,13 +153,14 @@ std::string_view name_of(ElementType type) { return type_name(type).name; }
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : reader_(path) {
   const std::string file = path.string();
   const std::uint64_t file_bytes = reader_.bytes();
-  LOCKSTEP_CHECK(file_bytes >= 8, DataError, "{}: too short for a safetensors file", file);
+  LOCKSTEP_CHECK(
+      file_bytes >= 8, DataError, "{}: too short for a safetensors file", as_written(file));
   std::uint64_t header_bytes = 0;
   reader_.read(file, 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
   LOCKSTEP_CHECK(header_bytes <= kMaxHeaderBytes && header_bytes <= file_bytes - 8,
                  DataError,
                  "{}: claims a header of {} bytes in a file of {} (at most {} are allowed)",
-                 file,
+                 as_written(file),
                  header_bytes,
                  file_bytes,
                  kMaxHeaderBytes);
@@ -168,15 +176,25 @@ void SafetensorsReader::parse_header(std::string_view header,
   constexpr int kMaxDepth = 3;  // {name: {"shape": [...]}}
   const json parsed =
       parse_strict_json(header, file + ": the header", kMaxDepth, data_offset + data_bytes);
-  LOCKSTEP_CHECK(parsed.is_object(), DataError, "{}: the header is not a JSON object", file);
+  LOCKSTEP_CHECK(
+      parsed.is_object(), DataError, "{}: the header is not a JSON object", as_written(file));
   for (const auto& [name, value] : parsed.items()) {
     if (name != kMetadataKey) {
       entries_.push_back(parse_entry(file, name, value));
       continue;
     }
-    LOCKSTEP_CHECK(value.is_object(), DataError, "{}: {} is not an object", file, name);
+    LOCKSTEP_CHECK(value.is_object(),
+                   DataError,
+                   "{}: {} is not an object",
+                   as_written(file),
+                   as_written(name));
     for (const auto& [key, text] : value.items()) {
-      LOCKSTEP_CHECK(text.is_string(), DataError, "{}: {}.{} is not a string", file, name, key);
+      LOCKSTEP_CHECK(text.is_string(),
+                     DataError,
+                     "{}: {}.{} is not a string",
+                     as_written(file),
+                     as_written(name),
+                     as_written(key));
       metadata_[key] = text.get<std::string>();
     }
   }
@@ -193,7 +211,11 @@ bool SafetensorsReader::contains(std::string_view name) const {
 
 const TensorEntry& SafetensorsReader::entry(std::string_view name) const {
   const auto found = index_.find(name);
-  LOCKSTEP_CHECK(found != index_.end(), DataError, "{}: no tensor '{}'", path().string(), name);
+  LOCKSTEP_CHECK(found != index_.end(),
+                 DataError,
+                 "{}: no tensor '{}'",
+                 as_written(path().string()),
+                 as_written(name));
   return entries_[found->second];
 }
 
@@ -202,8 +224,8 @@ const TensorEntry& SafetensorsReader::typed_entry(std::string_view name, Element
   LOCKSTEP_CHECK(found.type == type,
                  DataError,
                  "{}: tensor '{}' is {}, expected {}",
-                 path().string(),
-                 name,
+                 as_written(path().string()),
+                 as_written(name),
                  name_of(found.type),
                  name_of(type));
   return found;
@@ -214,7 +236,7 @@ void SafetensorsReader::read(const TensorEntry& entry, std::span<std::byte> to) 
   LOCKSTEP_CHECK(to.size() == entry.bytes,
                  DataError,
                  "{} has {} bytes, expected {}",
-                 what,
+                 as_written(what),
                  entry.bytes,
                  to.size());
   reader_.read(what, entry.offset_bytes, to);

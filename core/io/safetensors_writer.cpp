@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/io/output_file.h"
 #include "core/io/safetensors.h"
 
@@ -32,7 +33,8 @@ std::string header_of(const std::string& file,
   try {
     text = header.dump();
   } catch (const nlohmann::json::exception& error) {
-    throw DataError(fmt::format("{}: a name or metadata is not UTF-8: {}", file, error.what()));
+    throw DataError(fmt::format(
+        "{}: a name or metadata is not UTF-8: {}", as_written(file), as_written(error.what())));
   }
   text.append((kHeaderAlignment - text.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
   return text;
@@ -44,21 +46,21 @@ void check_tensor(const std::string& file, const TensorView& tensor, std::set<st
   LOCKSTEP_CHECK(tensor.name != "__metadata__" && names.insert(tensor.name).second,
                  DataError,
                  "{}: the name '{}' is taken",
-                 file,
-                 tensor.name);
+                 as_written(file),
+                 as_written(tensor.name));
   std::uint64_t bytes = size_in_bytes(tensor.type);
   for (std::int64_t extent : tensor.shape)
     LOCKSTEP_CHECK(extent >= 0 && !__builtin_mul_overflow(bytes, std::uint64_t(extent), &bytes),
                    DataError,
                    "{}: tensor '{}' has an impossible extent of {}",
-                   file,
-                   tensor.name,
+                   as_written(file),
+                   as_written(tensor.name),
                    extent);
   LOCKSTEP_CHECK(bytes == tensor.data.size(),
                  DataError,
                  "{}: tensor '{}' needs {} bytes by its shape, got {}",
-                 file,
-                 tensor.name,
+                 as_written(file),
+                 as_written(tensor.name),
                  bytes,
                  tensor.data.size());
 }

@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_reader.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/io/strict_json.h"
 
@@ -24,7 +25,7 @@ nlohmann::json read_index(const std::string& index) {
   LOCKSTEP_CHECK(file.bytes() <= kMaxIndexBytes,
                  DataError,
                  "{}: has {} bytes, expected at most {}",
-                 index,
+                 as_written(index),
                  file.bytes(),
                  kMaxIndexBytes);
   std::string text(file.bytes(), '\0');
@@ -32,7 +33,7 @@ nlohmann::json read_index(const std::string& index) {
   constexpr int kMaxDepth = 8;  // of "metadata", which may hold anything
   nlohmann::json parsed = parse_strict_json(text, index, kMaxDepth);
   if (!parsed.is_object() || !parsed.contains("weight_map") || !parsed["weight_map"].is_object())
-    throw DataError(index + ": no index of weights: it has no object \"weight_map\"");
+    throw DataError(as_written(index) + ": no index of weights: it has no object \"weight_map\"");
   return parsed;
 }
 
@@ -41,10 +42,10 @@ fs::path shard_path(const std::string& index, const std::string& name) {
   const fs::path shard = name;
   const bool leaves = std::ranges::any_of(shard, [](const fs::path& p) { return p == ".."; });
   if (name.empty() || name.find('\0') != name.npos || shard.is_absolute() || leaves)
-    throw DataError(
-        fmt::format(
-            "{}: the shard '{}' lies outside of the index's folder", index, printable(name)),
-        "expected the name of a file in the folder of the index");
+    throw DataError(fmt::format("{}: the shard '{}' lies outside of the index's folder",
+                                as_written(index),
+                                as_written(printable(name))),
+                    "expected the name of a file in the folder of the index");
   return fs::path(index).parent_path() / shard;
 }
 
@@ -56,15 +57,18 @@ ShardedWeights::ShardedWeights(const std::string& index, const OpenShard& open_s
   std::map<std::string, std::size_t> numbers;  // of shards, by name
   std::vector<std::map<std::string_view, std::size_t>> entries;
   for (const auto& [tensor, value] : parsed["weight_map"].items()) {
-    LOCKSTEP_CHECK(
-        value.is_string(), DataError, "{}: the shard of {} is not a string", index, tensor);
+    LOCKSTEP_CHECK(value.is_string(),
+                   DataError,
+                   "{}: the shard of {} is not a string",
+                   as_written(index),
+                   as_written(printable(tensor)));
     const std::string name = value.get<std::string>();
     const auto [found, is_new] = numbers.emplace(name, shards_.size());
     if (is_new) {
       LOCKSTEP_CHECK(shards_.size() < kMaxShards,
                      DataError,
                      "{}: names more than {} shards",
-                     index,
+                     as_written(index),
                      kMaxShards);
       shards_.push_back(open_shard(shard_path(index, name).string()));
       entries.emplace_back();
@@ -76,9 +80,9 @@ ShardedWeights::ShardedWeights(const std::string& index, const OpenShard& open_s
     LOCKSTEP_CHECK(place != entries[shard].end(),
                    DataError,
                    "{}: {} is not in {}",
-                   index,
-                   printable(tensor),
-                   shards_[shard]->name());
+                   as_written(index),
+                   as_written(printable(tensor)),
+                   as_written(shards_[shard]->name()));
     entries_.push_back(shards_[shard]->entries()[place->second]);
     places_.emplace_back(shard, place->second);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep::io {
 namespace {
@@ -39,8 +40,11 @@ class Checker final : public nlohmann::json_sax<json> {
   }
   bool key(string_t& name) override {
     take(kKeyBytes + name.size());
-    LOCKSTEP_CHECK(
-        keys_.back().insert(name).second, DataError, "{}: '{}' appears twice", where_, name);
+    LOCKSTEP_CHECK(keys_.back().insert(name).second,
+                   DataError,
+                   "{}: '{}' appears twice",
+                   as_written(where_),
+                   as_written(name));
     return true;
   }
   bool end_object() override {
@@ -50,8 +54,9 @@ class Checker final : public nlohmann::json_sax<json> {
   bool start_array(std::size_t) override { return enter(); }
   bool end_array() override { return leave(); }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    throw DataError(fmt::format("{} is not valid JSON: {}", where_, error.what()),
-                    "the file is damaged or is not of this kind");
+    throw DataError(
+        fmt::format("{} is not valid JSON: {}", as_written(where_), as_written(error.what())),
+        "the file is damaged or is not of this kind");
   }
 
  private:
@@ -65,13 +70,13 @@ class Checker final : public nlohmann::json_sax<json> {
     return true;
   }
   bool take(std::uint64_t bytes) {
-    LOCKSTEP_CHECK(depth_ <= max_depth_, DataError, "{} nests too deeply", where_);
+    LOCKSTEP_CHECK(depth_ <= max_depth_, DataError, "{} nests too deeply", as_written(where_));
     used_bytes_ += bytes;
     LOCKSTEP_CHECK(used_bytes_ <= most_bytes_,
                    DataError,
                    "{} holds too many values for a file of its size: they would take more than {} "
                    "bytes of memory",
-                   where_,
+                   as_written(where_),
                    most_bytes_);
     return true;
   }

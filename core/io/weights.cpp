@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
 #include "core/io/safetensors.h"
 
@@ -99,8 +100,8 @@ void save_weights(const std::string& file, std::span<const NamedTensor> tensors)
   LOCKSTEP_CHECK(!error,
                  EnvironmentError,
                  "{}: cannot be renamed from {}: {}",
-                 file,
-                 temporary.string(),
+                 as_written(file),
+                 as_written(temporary.string()),
                  error.message());
 }
 

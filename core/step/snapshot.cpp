@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/name_patterns.h"
+#include "core/base/parameter_names.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/load_weights.h"
 
@@ -30,7 +31,7 @@ void load(const std::string& file, const std::vector<Parameter>& wanted, Place p
   try {
     tensors = io::load_weights(file, wanted, NamePatterns("`init_skip`", {}));
   } catch (const DataError& error) {
-    throw DataError(error.what(), "the checkpoint is of another model or optimizer");
+    throw DataError(as_written(error.what()), "the checkpoint is of another model or optimizer");
   }
   LOCKSTEP_ASSERT(tensors.size() == wanted.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) place(i, tensors[i].values);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep {
 namespace {
@@ -103,10 +104,10 @@ std::optional<std::unique_ptr<DeviceGraph>> StepGraphs::try_to_capture(
   } catch (const OutOfMemory& error) {
     why_not_ = error.what();
   } catch (const CommError& error) {
-    throw CommError(error.what(),
+    throw CommError(as_written(error.what()),
                     fmt::format("it failed while a step was captured as a graph: "
                                 "LOCKSTEP_GRAPH=0 trains without graphs; {}",
-                                error.hint()));
+                                as_written(error.hint())));
   }
   return std::nullopt;
 }

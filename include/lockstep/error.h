@@ -42,6 +42,8 @@ class Error : public std::runtime_error {
   ExitCode exit_code() const { return exit_code_; }
   /// The parameters that message and hint name, each once: {"micro_batch"}.
   const std::vector<std::string>& parameters() const { return parameters_; }
+  /// Appends what only the caller knows, such as where a parameter has its value from.
+  void add_hint(const std::string& text) { hint_ += hint_.empty() ? text : "; " + text; }
   /// For an error that another rank has thrown, whose text has the tool's names.
   void set_parameters(std::vector<std::string> parameters) { parameters_ = std::move(parameters); }
 

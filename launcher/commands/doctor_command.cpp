@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/doctor_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -16,6 +14,7 @@
 #include "core/exec/communicator.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
+#include "launcher/commands/commands.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/pack_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -12,6 +10,7 @@
 #include "core/data/image.h"
 #include "core/data/images/pack.h"
 #include "core/host/cores.h"
+#include "launcher/commands/commands.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
 #include "lockstep/console.h"

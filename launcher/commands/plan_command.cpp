@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/plan_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -11,6 +9,7 @@
 #include "core/exec/dry_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "launcher/commands/commands.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/plan/network_file.h"
 #include "launcher/plan/plan_report.h"
@@ -19,6 +18,7 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/placeholder_data.h"
+#include "launcher/settings/read_settings.h"
 #include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/session/device_choice.h"
@@ -238,15 +238,7 @@ void require_something_fits(const PlanReport& report) {
       hint);
 }
 
-}  // namespace
-
-int plan_command(const std::vector<std::string>& arguments) {
-  env();
-  const RankDiscovery discovery = discover_rank(process_variables());
-  if (discovery.rank > 0) return 0;  // rank 0 plans for all
-  PlanFlags flags = parse(arguments);
-  const std::string& help = flags.help.empty() ? flags.train.help : flags.help;
-  if (print_help(help)) return 0;
+void plan(PlanFlags& flags, const RankDiscovery& discovery) {
   validate(flags.train.options);
   if (flags.network) make_shards_for_all(flags);
   PlannedDevice device = choose(flags.train.device, flags.rate ? flags.rate->sheet : std::nullopt);
@@ -266,6 +258,23 @@ int plan_command(const std::vector<std::string>& arguments) {
   std::cout << (flags.json ? to_json(report, flags.by_layer) : to_text(report, flags.by_layer))
             << std::flush;
   require_something_fits(report);
+}
+
+}  // namespace
+
+int plan_command(const std::vector<std::string>& arguments) {
+  env();
+  const RankDiscovery discovery = discover_rank(process_variables());
+  if (discovery.rank > 0) return 0;  // rank 0 plans for all
+  PlanFlags flags = parse(arguments);
+  const std::string& help = flags.help.empty() ? flags.train.help : flags.help;
+  if (print_help(help)) return 0;
+  try {
+    plan(flags, discovery);
+  } catch (Error& error) {
+    add_origins(error, flags.train);
+    throw;
+  }
   return 0;
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/report_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/commands/commands.h"
 #include "launcher/report/csv.h"
 #include "launcher/report/output.h"
 #include "launcher/report/page.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/run_command.h"
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -9,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/number_format.h"
+#include "launcher/commands/commands.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/launch_site.h"

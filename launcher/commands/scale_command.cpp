@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/scale_command.h"
-
 #include <filesystem>
 
 #include "core/base/check.h"
@@ -8,6 +6,7 @@
 #include "core/exec/dry_backend.h"
 #include "core/io/output_file.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "launcher/commands/commands.h"
 #include "launcher/output/run_lock.h"
 #include "launcher/plan/plan_request.h"
 #include "launcher/scale/scale_machine.h"

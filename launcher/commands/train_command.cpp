@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/train_command.h"
-
 #include <exception>
 #include <filesystem>
 #include <fmt/format.h>
@@ -8,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/base/env.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/train_run.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/process_limits.h"

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/host/machine.h"
 #include "core/nn/trace.h"
 #include "launcher/advice/out_of_memory.h"
 #include "launcher/commands/auto_micro_batch.h"
@@ -18,6 +17,7 @@
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/other_settings.h"
+#include "launcher/settings/read_settings.h"
 #include "lockstep/trainer.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
@@ -160,9 +160,7 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
   return output ? output->finish(trainer, summary) : finish_rank(job, summary);
 }
 
-}  // namespace
-
-int run_training(Job& job, const TrainRequest& asked) {
+int train(Job& job, const TrainRequest& asked) {
   TrainRequest settings = asked;
   TrainFlags& flags = settings.flags;
   check_launched_ranks(flags, job.size());
@@ -182,6 +180,17 @@ int run_training(Job& job, const TrainRequest& asked) {
     return train_in_folder(job, settings, {request, parameters, memory});
   } catch (const OutOfMemory&) {
     memory.rethrow_explained();  // the memory of the run is free again
+  }
+}
+
+}  // namespace
+
+int run_training(Job& job, const TrainRequest& asked) {
+  try {
+    return train(job, asked);
+  } catch (Error& error) {
+    add_origins(error, asked.flags);
+    throw;
   }
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/host/machine.h"
 #include "launcher/processes/shell_text.h"
 
@@ -34,8 +35,8 @@ int slots_from(const std::string& text, const std::string& entry) {
   LOCKSTEP_CHECK(error == std::errc() && stop == end && slots >= 1,
                  ConfigError,
                  "--hosts: '{}': expected a number of ranks from 1, got '{}'",
-                 entry,
-                 text);
+                 as_written(entry),
+                 as_written(text));
   return slots;
 }
 
@@ -53,12 +54,12 @@ void add(HostList& list, const std::string& name, int slots, const std::string& 
                  ConfigError,
                  "--hosts: '{}': expected NAME or NAME:RANKS, where a name has letters, digits, "
                  "'.', '-', '_' and perhaps USER@ in front",
-                 entry);
+                 as_written(entry));
   list.slots += slots;
   LOCKSTEP_CHECK(list.slots <= kMaxSlots,
                  ConfigError,
                  "--hosts: '{}': more than {} ranks in all",
-                 entry,
+                 as_written(entry),
                  kMaxSlots);
   const auto [place, added] = list.places.emplace(name, list.hosts.size());
   if (added)
@@ -134,11 +135,11 @@ std::vector<Host> parse_hosts(const std::string& text) {
     LOCKSTEP_CHECK(text.find('/') == std::string::npos,
                    ConfigError,
                    "--hosts {}: no such file, and no list of hosts such as a:2,b:2",
-                   text);
+                   as_written(text));
     std::istringstream entries(text);
     for (std::string entry; std::getline(entries, entry, ',');) add_entry(list, entry);
   }
-  LOCKSTEP_CHECK(!list.hosts.empty(), ConfigError, "--hosts {} names no host", text);
+  LOCKSTEP_CHECK(!list.hosts.empty(), ConfigError, "--hosts {} names no host", as_written(text));
   return std::move(list.hosts);
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/input_file.h"
@@ -46,7 +47,7 @@ std::vector<std::string> old_class_names(const fs::path& file) {
   try {
     return json.at("names").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception& wrong) {
-    throw DataError(fmt::format("{}: {}", file.string(), wrong.what()));
+    throw DataError(fmt::format("{}: {}", as_written(file.string()), as_written(wrong.what())));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "launcher/plan/network_file.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
@@ -46,7 +47,7 @@ std::vector<Scaling> parse_modes(const std::string& text) {
     LOCKSTEP_CHECK(part == "weak" || part == "strong",
                    ConfigError,
                    "--mode: expected weak, strong or both with a comma, got '{}'",
-                   text);
+                   as_written(text));
     const Scaling mode = part == "weak" ? Scaling::weak : Scaling::strong;
     if (std::ranges::find(modes, mode) == modes.end()) modes.push_back(mode);
   }
@@ -170,7 +171,7 @@ std::vector<int> parse_counts(const std::string& flag,
         flag,
         least,
         most,
-        text);
+        as_written(text));
     counts.push_back(count);
   }
   std::ranges::sort(counts);
@@ -178,7 +179,7 @@ std::vector<int> parse_counts(const std::string& flag,
                  ConfigError,
                  "{}: '{}' has a number twice",
                  flag,
-                 text);
+                 as_written(text));
   return counts;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/median.h"
+#include "core/base/parameter_names.h"
 #include "launcher/plan/forecast.h"
 
 namespace lockstep {
@@ -105,7 +106,7 @@ Spread spread_of(std::vector<double> values) {
 RunTimes read_run_times(const std::string& folder) {
   const std::string file = folder + "/metrics.jsonl";
   std::ifstream stream(file);
-  LOCKSTEP_CHECK(stream.is_open(), DataError, "{}: cannot be opened", file);
+  LOCKSTEP_CHECK(stream.is_open(), DataError, "{}: cannot be opened", as_written(file));
   std::vector<double> steps, exposed;
   for (std::string line; std::getline(stream, line);) {
     const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
@@ -115,7 +116,7 @@ RunTimes read_run_times(const std::string& folder) {
     LOCKSTEP_CHECK(step > 0 && wait >= 0 && wait < step,
                    DataError,
                    "{}: a step of {} ms with {} ms of exposed communication",
-                   file,
+                   as_written(file),
                    step,
                    wait);
     steps.push_back(step * 1e-3);
@@ -124,7 +125,7 @@ RunTimes read_run_times(const std::string& folder) {
   LOCKSTEP_CHECK(steps.size() >= 2,
                  DataError,
                  "{}: {} logged steps, and the first only warms up",
-                 file,
+                 as_written(file),
                  steps.size());
   steps.erase(steps.begin());
   exposed.erase(exposed.begin());

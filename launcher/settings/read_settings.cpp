@@ -9,7 +9,6 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/resolve_settings.h"
-#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -69,6 +68,9 @@ TrainFlags read_settings(const GivenSettings& all, const std::string& data_of_fi
         given.drop(setting.name);
       } else {
         set_value(setting, *value, flags);
+        if (value->source == SettingSource::file)
+          flags.from_files[setting.name] = fmt::format(
+              "--{} {} is from {}", setting.name, fmt::join(value->texts, ","), value->place);
       }
     }
     if (setting.name == "model")
@@ -79,6 +81,15 @@ TrainFlags read_settings(const GivenSettings& all, const std::string& data_of_fi
     flags.data_from_file = data->source == SettingSource::file;
   resolve_settings(given, flags);
   return flags;
+}
+
+void add_origins(Error& error, const TrainFlags& flags) {
+  for (const std::string& parameter : error.parameters()) {
+    std::string name = flag_of_parameter(parameter);
+    if (name.empty()) continue;
+    const auto origin = flags.from_files.find(name.substr(2));
+    if (origin != flags.from_files.end()) error.add_hint(origin->second);
+  }
 }
 
 }  // namespace lockstep

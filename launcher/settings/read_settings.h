@@ -4,6 +4,7 @@
 #include <string>
 
 #include "launcher/settings/given_settings.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 
@@ -13,5 +14,9 @@ namespace lockstep {
 /// ConfigError: a value that is not valid, a setting that does not apply, contradictions between
 /// settings.
 TrainFlags read_settings(const GivenSettings& given, const std::string& data_of_file = {});
+
+/// Says in the hint of `error` which of the parameters that it names have a value that the user did
+/// not type, and where that stands: "--micro-batch 48 is from --config v.toml, line 3".
+void add_origins(Error& error, const TrainFlags& flags);
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -43,6 +44,9 @@ struct TrainFlags {
       false;  ///< --resume continues the run in `out`, instead of branching off into it
   std::string checkpoint_every = "10m";  ///< as typed
   bool placeholder = false;              ///< `data` is what PlaceholderData chose
+  /// Settings whose value a file says: "micro-batch" -> "--micro-batch 48 is from --config v.toml,
+  /// line 3".
+  std::map<std::string, std::string> from_files;
   /// Not empty: the user asked for this text instead of a run.
   std::string help;
 };

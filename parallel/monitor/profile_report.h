@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/exec/profiler.h"
+#include "core/profile/profiler.h"
 #include "lockstep/rank_context.h"
 #include "lockstep/train_records.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/exec/profiler.h"
+#include "core/profile/profiler.h"
 
 namespace lockstep {
 

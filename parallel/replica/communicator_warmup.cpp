@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/number_format.h"
+#include "core/base/parameter_names.h"
 #include "core/exec/gather_records.h"
 #include "lockstep/error.h"
 #include "parallel/batch/schedule.h"
@@ -76,10 +77,11 @@ void require_connected(RankContext& context, WarmUp warm_up) {
     const std::optional<std::uint64_t> free = context.backend().memory().free;
     if (free && *free < kScarce)
       throw OutOfMemory(
-          fmt::format("{}, with {} free on the GPU", error.what(), format_bytes(double(*free))),
+          fmt::format(
+              "{}, with {} free on the GPU", as_written(error.what()), format_bytes(double(*free))),
           "collectives need memory of their own: end other processes on the GPU, or use a smaller "
           "`micro_batch`");
-    throw EnvironmentError(error.what(), error.hint());
+    throw EnvironmentError(as_written(error.what()), as_written(error.hint()));
   }
 }
 

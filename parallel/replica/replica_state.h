@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/lap_timer.h"
-#include "core/exec/profiler.h"
-#include "core/exec/range_marker.h"
+#include "core/profile/profiler.h"
+#include "core/profile/range_marker.h"
 #include "core/step/device_timer.h"
 #include "core/step/snapshot.h"
 #include "core/step/step_graphs.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
 #include "lockstep/error.h"
 #include "parallel/batch/training_feed.h"
 #include "parallel/training/training_run.h"
@@ -99,7 +100,7 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
     } catch (const Error& error) {
       throw Error(fmt::format("training: {}, and the checkpoint to go back to cannot be read: {}",
                               jump,
-                              error.what()),
+                              as_written(error.what())),
                   "`resume` from an earlier one repeats the steps and saves it again",
                   error.exit_code());
     }

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "core/exec/profiler.h"
+#include "core/profile/profiler.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/exec/busy_time.h"
+#include "core/profile/busy_time.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
 
-#include "core/exec/device_activities.h"
+#include "core/profile/device_activities.h"
 
 namespace lockstep {
 namespace {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/base/parameter_names.h"
 #include "core/data/table/table_inputs.h"
 #include "tests/data/table_fixture.h"
 
@@ -230,6 +231,15 @@ TEST_F(TableColumns, AStrayTextAmongAmountsIsNamed) {
   EXPECT_THAT(refusal<DataError>(whole, {.task = Task::regression}), HasSubstr(":22:2: "));
   // Among few different numbers it is a class like others.
   EXPECT_EQ(train(rows("a,b,k", 0) + "1,2,0\n1,2,1\n1,2,0\n3,2,1\n1,2,other\n")->spec().classes, 3);
+}
+
+TEST_F(TableColumns, AColumnWithTheNameOfAParameterKeepsItInMessages) {
+  set_parameter_style([](std::string_view name) { return "--" + std::string(name); });
+  const std::string number = refusal<DataError>("a;`lr`;k\n1;1,5;x\n2;3;y\n");
+  const std::string missing = refusal<DataError>("a,`lr`,k\n1,2,x\n2,,y\n");
+  set_parameter_style(nullptr);
+  EXPECT_THAT(number, HasSubstr("`lr`"));
+  EXPECT_THAT(missing, HasSubstr("`lr`"));
 }
 
 }  // namespace

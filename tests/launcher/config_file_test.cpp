@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/settings/flags.h"
+#include "launcher/settings/read_settings.h"
 #include "tests/launcher/flag_errors.h"
 
 namespace lockstep {
@@ -297,6 +298,19 @@ TEST(ConfigFile, ValuesAreWrittenAsTomlHasThem) {
 TEST(ConfigFile, AnEmptyPathOfTheFileIsNotReadWhereOneIsTyped) {
   const TomlFile file("out = ''\n");
   EXPECT_EQ(parse_train_flags({"--config", file.path(), "--out=x"}).out, "x");
+}
+
+TEST(ConfigFile, AnErrorSaysWhichOfItsParametersTheFileSet) {
+  const TomlFile file("model = 'mlp'\nmicro-batch = 48\nglobal-batch = 96\n");
+  const TrainFlags flags = parse_train_flags({"--config", file.path(), "--global-batch=64"});
+  ConfigError error("`micro_batch` 48 is not a divisor of `global_batch` 64", "change `epochs`");
+  add_origins(error, flags);
+  EXPECT_THAT(error.hint(), HasSubstr("--micro-batch 48 is from --config " + file.path()));
+  EXPECT_THAT(error.hint(), HasSubstr("line 2"));
+  EXPECT_THAT(error.hint(), Not(HasSubstr("global-batch")));
+  ConfigError typed("`global_batch` is too large");
+  add_origins(typed, flags);
+  EXPECT_EQ(typed.hint(), "");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/run_command.h"
-
+// Parts of `lockstep run`: restarts, hosts, plans of what is started.
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -110,6 +109,15 @@ TEST(Hosts, Refusals) {
                            "a b:c",
                            "\n"})
     EXPECT_THROW(parse_hosts(text), ConfigError) << text;
+}
+
+TEST(Hosts, AMessageQuotesTheListAsItWasWritten) {
+  try {
+    parse_hosts("`out`:0");
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("`out`:0"));
+  }
 }
 
 TEST(Hosts, OnlyThoseThatAnswerRemain) {

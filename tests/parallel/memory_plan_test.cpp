@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
-#include "core/exec/profiler.h"
+#include "core/profile/profiler.h"
 #include "lockstep/error.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"

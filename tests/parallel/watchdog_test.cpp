@@ -5,15 +5,12 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <optional>
 #include <string>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
-#include <sys/socket.h>
 
-#include "parallel/watchdog/heartbeat_protocol.h"
-#include "tests/parallel/forked_ranks.h"
+#include "tests/parallel/watched_ranks.h"
 
 namespace lockstep {
 namespace {
@@ -33,20 +30,8 @@ constexpr double kSlowExit = 1.5;
 constexpr double kSlowExit = 0;
 #endif
 
-constexpr int kReady = 0, kStop = 1, kSpoken = 2, kRecords = 3, kCulprit = 4, kMarks = 5,
-              kBlind = 6, kPort = 7;
-
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// Tells the test, over the shared memory, what the last words of this rank were.
-Watchdog::FailureHandler failure_handler(SharedMemory& memory) {
-  return [&memory](const FaultRecord& record, bool speaks) {
-    ++memory.flags[kRecords];
-    memory.flags[kCulprit] = record.rank;
-    if (speaks) ++memory.flags[kSpoken];
-  };
 }
 
 /// A rank that works, as far as `until_stopped`, and leaves in order.
@@ -63,10 +48,6 @@ int work(ForkedCommunicator& world, SharedMemory& memory, const WatchLimits& lim
   }
   return 0;
 }
-
-const WatchLimits kOneSecond{.training_s = 1, .start_s = 1, .evaluation_s = 1, .saving_s = 1};
-// Where no alarm is expected, a busy machine may let a rank wait for long.
-const WatchLimits kThreeSeconds{.training_s = 3, .start_s = 3, .evaluation_s = 3, .saving_s = 3};
 
 ForkedRanks::Body working(const WatchLimits& limits) {
   return [limits](ForkedCommunicator& world, SharedMemory& memory) {
@@ -231,140 +212,6 @@ TEST(Watchdog, SixteenRanks) {
   const Endings endings = ranks.wait(8);
   for (int r = 0; r < 16; ++r) EXPECT_EQ(endings[std::size_t(r)], r == 10 ? 1000 + SIGKILL : 5);
   EXPECT_EQ(ranks.memory().flags[kCulprit], 10);
-}
-
-/// A job whose rank 1 learns of a port that is closed.
-class Firewalled final : public SelfCommunicator {
- public:
-  explicit Firewalled(ForkedCommunicator& world) : world_(world) {}
-  int rank() const override { return world_.rank(); }
-  int size() const override { return world_.size(); }
-  void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    world_.all_gather(send, recv, bytes);
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    world_.broadcast(data, bytes, root);
-    ASSERT_EQ(bytes, sizeof(watch::Invitation));
-    if (rank() == 1) static_cast<watch::Invitation*>(data)->port = 1;
-  }
-
- private:
-  ForkedCommunicator& world_;
-};
-
-TEST(Watchdog, WhereARankCannotReachRankZeroNobodyIsWatched) {
-  ForkedRanks ranks(3, [](ForkedCommunicator& world, SharedMemory& memory) {
-    Firewalled blocked(world);
-    const Position position;
-    const Watchdog watchdog(blocked, position, failure_handler(memory), kOneSecond);
-    const bool named = watchdog.blindness().find("rank 1 cannot reach rank 0") == 0;
-    if (named) ++memory.flags[kBlind];
-    ++memory.flags[kReady];
-    while (memory.flags[kStop] == 0) std::this_thread::sleep_for(1ms);
-    return 0;
-  });
-  ranks.await(kReady, 3);
-  EXPECT_EQ(ranks.memory().flags[kBlind], 3) << "all know";
-  ranks.signal(2, SIGKILL);
-  std::this_thread::sleep_for(3s);
-  ranks.memory().flags[kStop] = 1;
-  EXPECT_THAT(ranks.wait(5), ElementsAre(0, 0, 1000 + SIGKILL));
-  EXPECT_EQ(ranks.memory().flags[kRecords], 0);
-}
-
-/// A job at whose port strangers stand before its ranks come: silent, with noise, with lengths that
-/// nobody has memory for. They stay.
-class Besieged final : public SelfCommunicator {
- public:
-  explicit Besieged(ForkedCommunicator& world) : world_(world) {}
-  int rank() const override { return world_.rank(); }
-  int size() const override { return world_.size(); }
-  void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    world_.all_gather(send, recv, bytes);
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    world_.broadcast(data, bytes, root);
-    if (rank() == 1 && bytes == sizeof(watch::Invitation))
-      for (int i = 0; i < kStrangers; ++i) send_stranger(*static_cast<watch::Invitation*>(data), i);
-    world_.barrier();
-  }
-
- private:
-  static constexpr int kStrangers = 600;
-  void send_stranger(const watch::Invitation& invitation, int number) {
-    static constexpr char kHuge[] = "\1\0\0\0\xff\xff\xff\x7f and no more";
-    static const std::string noise(4096, 'O');
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(invitation.port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    watch::Descriptor made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(connect(made.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    if (number % 3 == 1) send(made.get(), kHuge, sizeof kHuge, MSG_NOSIGNAL);
-    if (number % 3 == 2) send(made.get(), noise.data(), noise.size(), MSG_NOSIGNAL);
-    strangers_.push_back(std::move(made));
-  }
-
-  ForkedCommunicator& world_;
-  std::vector<watch::Descriptor> strangers_;
-};
-
-TEST(Watchdog, StrangersAtTheDoorDoNotSwitchItOff) {
-  ForkedRanks ranks(3, [](ForkedCommunicator& world, SharedMemory& memory) {
-    Besieged besieged(world);
-    Position position;
-    position.enter(RunStage::training);
-    const Watchdog watchdog(besieged, position, failure_handler(memory), kThreeSeconds);
-    if (!watchdog.blindness().empty()) ++memory.flags[kBlind];
-    ++memory.flags[kReady];
-    while (memory.flags[kStop] == 0) {
-      position.tick();
-      std::this_thread::sleep_for(1ms);
-    }
-    return 0;
-  });
-  ranks.await(kReady, 3);
-  EXPECT_EQ(ranks.memory().flags[kBlind], 0);
-  ranks.signal(2, SIGKILL);
-  EXPECT_THAT(ranks.wait(5), ElementsAre(5, 5, 1000 + SIGKILL));
-  EXPECT_EQ(ranks.memory().flags[kCulprit], 2);
-}
-
-// Rank 1 listens, a process connects, and it freezes: rank 0's record names who.
-TEST(Watchdog, TheRecordOfAFreezeNamesStrangers) {
-  ForkedRanks ranks(2, [](ForkedCommunicator& world, SharedMemory& memory) {
-    Position position;
-    position.enter(RunStage::training);
-    watch::Invitation invitation;
-    const watch::Descriptor listener = world.rank() == 1
-                                           ? listen_for(2, watch::Reach::this_host, invitation)
-                                           : watch::Descriptor();
-    memory.flags[kPort] += invitation.port;
-    const Watchdog watchdog(
-        world,
-        position,
-        [&](const FaultRecord& record, bool) {
-          const std::string port = fmt::format("port {} of rank 1", memory.flags[kPort].load());
-          if (record.details.find(port) != std::string::npos) ++memory.flags[kMarks];
-        },
-        kOneSecond);
-    ++memory.flags[kReady];
-    for (;;) {
-      position.tick();
-      std::this_thread::sleep_for(1ms);
-    }
-    return 0;
-  });
-  ranks.await(kReady, 2);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(std::uint16_t(ranks.memory().flags[kPort]));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const watch::Descriptor stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(connect(stranger.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ranks.signal(1, SIGSTOP);
-  EXPECT_EQ(ranks.wait(6, 1)[0], 5);
-  EXPECT_EQ(ranks.memory().flags[kMarks], 1);
 }
 
 TEST(Watchdog, WithoutAnyLimitNobodyIsWatched) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep::data {
 namespace {
@@ -45,14 +46,14 @@ ImageSize AnyImageDecoder::open(const std::string& name,
   constexpr std::array<int, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   current_ = nullptr;
   const char* hint = "remove the file, or train with `skip_bad_samples`";
-  if (file.empty()) throw DataError(fmt::format("{}: the file is empty", name), hint);
+  if (file.empty()) throw DataError(fmt::format("{}: the file is empty", as_written(name)), hint);
   ImageDecoder* decoder = starts_with(file, kJpeg)  ? jpeg_.get()
                           : starts_with(file, kPng) ? png_.get()
                                                     : nullptr;
   if (decoder == nullptr)
     throw DataError(
         fmt::format("{}: expected a JPEG or PNG image, but the file starts with the bytes{}",
-                    name,
+                    as_written(name),
                     first_bytes(file)),
         hint);
   const ImageSize size = decoder->open(name, file, max_pixels);
@@ -84,13 +85,13 @@ void check_image_size(const std::string& name,
   LOCKSTEP_CHECK(width >= 1 && height >= 1,
                  DataError,
                  "{}: the header says {}x{} pixels, which is not a valid image size",
-                 name,
+                 as_written(name),
                  width,
                  height);
   if (width * height > max_pixels)
     throw DataError(
         fmt::format("{}: the header says {}x{} pixels, {} in all; expected at most {}",
-                    name,
+                    as_written(name),
                     width,
                     height,
                     width * height,

@@ -9,6 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/data/input_file.h"
 
 namespace lockstep::data {
@@ -24,9 +25,10 @@ constexpr std::int64_t kFingerprintedFiles = 4096;
 
 [[noreturn]] void cannot_read(const fs::path& path, const std::error_code& error) {
   if (error == std::errc::too_many_symbolic_link_levels)
-    throw DataError(fmt::format("{}: a symbolic link that leads back to itself", path.string()),
-                    "remove the link");
-  throw DataError(fmt::format("{}: cannot be read: {}", path.string(), error.message()),
+    throw DataError(
+        fmt::format("{}: a symbolic link that leads back to itself", as_written(path.string())),
+        "remove the link");
+  throw DataError(fmt::format("{}: cannot be read: {}", as_written(path.string()), error.message()),
                   "check permissions and links");
 }
 
@@ -64,11 +66,14 @@ void collect(const fs::path& folder,
   for (const fs::path& outer : around)
     if (fs::equivalent(outer, folder, error))
       throw DataError(fmt::format("{}: a symbolic link that leads back to {}, around it",
-                                  folder.string(),
-                                  outer.string()),
+                                  as_written(folder.string()),
+                                  as_written(outer.string())),
                       "remove the link");
-  LOCKSTEP_CHECK(
-      around.size() < kDeepest, DataError, "{}: folders deeper than {}", folder.string(), kDeepest);
+  LOCKSTEP_CHECK(around.size() < kDeepest,
+                 DataError,
+                 "{}: folders deeper than {}",
+                 as_written(folder.string()),
+                 kDeepest);
   around.push_back(folder);
   for (const fs::directory_entry& entry : entries_of(folder)) {
     const fs::file_type kind = kind_of(entry);
@@ -77,9 +82,9 @@ void collect(const fs::path& folder,
     } else if (kind == fs::file_type::regular) {
       files.push_back(entry.path().native().substr(root_length));
     } else {
-      throw DataError(
-          fmt::format("{}: expected a file, got a device or pipe", entry.path().string()),
-          "remove it");
+      throw DataError(fmt::format("{}: expected a file, got a device or pipe",
+                                  as_written(entry.path().string())),
+                      "remove it");
     }
   }
   around.pop_back();
@@ -97,10 +102,11 @@ ImageFolder scan_image_folder(const std::string& root) {
   std::error_code error;
   const fs::file_status status = fs::status(root, error);
   if (status.type() == fs::file_type::not_found)
-    throw DataError(fmt::format("{}: no such folder", root), kImageFolderHint);
+    throw DataError(fmt::format("{}: no such folder", as_written(root)), kImageFolderHint);
   if (status.type() == fs::file_type::none) cannot_read(root, error);
   if (!fs::is_directory(status))
-    throw DataError(fmt::format("{}: expected a folder, got a file", root), kImageFolderHint);
+    throw DataError(fmt::format("{}: expected a folder, got a file", as_written(root)),
+                    kImageFolderHint);
   ImageFolder result;
   result.root = root;
   while (result.root.size() > 1 && result.root.back() == '/') result.root.pop_back();
@@ -109,16 +115,18 @@ ImageFolder scan_image_folder(const std::string& root) {
       result.classes.push_back(entry.path().filename().native());
   std::sort(result.classes.begin(), result.classes.end());
   if (result.classes.empty())
-    throw DataError(fmt::format("{}: there is no class folder in it", root), kImageFolderHint);
+    throw DataError(fmt::format("{}: there is no class folder in it", as_written(root)),
+                    kImageFolderHint);
   std::vector<std::string> files;
   for (std::size_t label = 0; label < result.classes.size(); ++label) {
     files.clear();
     std::vector<fs::path> around{result.root};
     collect(fs::path(result.root) / result.classes[label], result.root.size() + 1, around, files);
     if (files.empty())
-      throw DataError(
-          fmt::format("{}/{}: a class folder without files", result.root, result.classes[label]),
-          "remove the folder, or put images into it");
+      throw DataError(fmt::format("{}/{}: a class folder without files",
+                                  as_written(result.root),
+                                  as_written(result.classes[label])),
+                      "remove the folder, or put images into it");
     std::sort(files.begin(), files.end());
     for (const std::string& file : files) {
       result.names += file;
@@ -162,8 +170,9 @@ std::vector<std::int32_t> labels_among(const std::vector<std::string>& names,
   for (const std::string& name : names) {
     const auto found = index.find(name);
     if (found == index.end())
-      throw DataError(fmt::format("{}{}: a class that {}", prefix, name, reproach),
-                      "classes are named like those of training");
+      throw DataError(
+          fmt::format("{}{}: a class that {}", as_written(prefix), as_written(name), reproach),
+          "classes are named like those of training");
     labels.push_back(found->second);
   }
   return labels;

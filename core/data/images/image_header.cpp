@@ -12,6 +12,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_reader.h"
+#include "core/base/parameter_names.h"
 #include "lockstep/loader.h"
 
 namespace lockstep::data {
@@ -46,7 +47,7 @@ class Bytes {
       first_ = at;
       const std::uint64_t left = file_.bytes() - std::min(at, file_.bytes());
       held_ = std::span(buffer_).first(std::min<std::uint64_t>(left, buffer_.size()));
-      LOCKSTEP_CHECK(!held_.empty(), DataError, "{}: ends", file_.path().string());
+      LOCKSTEP_CHECK(!held_.empty(), DataError, "{}: ends", as_written(file_.path().string()));
       file_.read(file_.path().string(), at, held_);
     }
     return std::to_integer<std::uint8_t>(held_[at - first_]);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/content_sample.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
@@ -145,7 +146,7 @@ DataSplit images(const std::string& folder, const ImageOptions& options) {
                    ConfigError,
                    "data: {} has a validation folder, so a validation fraction ({}) cannot be "
                    "chosen",
-                   folder,
+                   as_written(folder),
                    options.validation_fraction);
     return {part(counting(folders.train->size()), ImagePart::train),
             std::make_shared<Images>(folders.validation,

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 // clang-format on
 
+#include "core/base/parameter_names.h"
 #include "core/data/images/image_decoder.h"
 #include "lockstep/error.h"
 
@@ -99,7 +100,7 @@ class JpegDecoder final : public ImageDecoder {
     if (!has_end(file_, position()))
       throw DataError(
           fmt::format("{}: truncated: the file ends at byte {} without the end of the image",
-                      name_,
+                      as_written(name_),
                       file_.size()),
           kBadImageHint);
     const ImageSize size{int(info_.image_width), int(info_.image_height)};
@@ -204,7 +205,7 @@ class JpegDecoder final : public ImageDecoder {
     const std::size_t pixels = std::size_t{info_.image_width} * info_.image_height;
     if (pixels / kMaxPixelsPerByte > file_.size())
       throw DataError(fmt::format("{}: the header says {}x{} pixels, which {} bytes cannot hold",
-                                  name_,
+                                  as_written(name_),
                                   info_.image_width,
                                   info_.image_height,
                                   file_.size()),
@@ -219,7 +220,7 @@ class JpegDecoder final : public ImageDecoder {
     if (state_.too_many_scans)
       throw DataError(
           fmt::format("{}: a JPEG of more than {} scans, the most that {}x{} pixels may have",
-                      name_,
+                      as_written(name_),
                       state_.max_scans,
                       info_.image_width,
                       info_.image_height),
@@ -228,9 +229,11 @@ class JpegDecoder final : public ImageDecoder {
     const std::size_t at = std::min(position(), file_.size());
     const std::string_view message = state_.message;
     const bool ended = state_.error.msg_code == JWRN_JPEG_EOF;
-    throw DataError(
-        fmt::format("{}: damaged JPEG at byte {}: {}", name_, ended ? file_.size() : at, message),
-        kBadImageHint);
+    throw DataError(fmt::format("{}: damaged JPEG at byte {}: {}",
+                                as_written(name_),
+                                ended ? file_.size() : at,
+                                message),
+                    kBadImageHint);
   }
 
   ErrorState state_;

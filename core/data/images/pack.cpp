@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_workspace.h"
@@ -86,7 +87,7 @@ class NewFile {
   }
   [[noreturn]] void fail(const char* what) {
     const int error = errno;  // the destructor removes what is not complete
-    throw EnvironmentError(fmt::format("{} {}: {}", what, name_, std::strerror(error)),
+    throw EnvironmentError(fmt::format("{} {}: {}", what, as_written(name_), std::strerror(error)),
                            "choose a writable place with enough space");
   }
 
@@ -179,7 +180,8 @@ class Packer {
       done_ += count;
       if (options_.progress) options_.progress(done_, total_);
     }
-    LOCKSTEP_CHECK(added > 0, DataError, "{}: not one of the files could be decoded", folder.root);
+    LOCKSTEP_CHECK(
+        added > 0, DataError, "{}: not one of the files could be decoded", as_written(folder.root));
     return added;
   }
 

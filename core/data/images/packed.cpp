@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_reader.h"
+#include "core/base/parameter_names.h"
 #include "core/data/content_sample.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
@@ -62,13 +63,13 @@ class PackFile {
   static const std::string& existing(const std::string& name) {
     const std::uint64_t bytes = input_file_size(name, "lockstep pack writes such files");
     if (bytes == 0)
-      throw DataError(fmt::format("{}: byte 0: the file is empty", name), kPackedHint);
+      throw DataError(fmt::format("{}: byte 0: the file is empty", as_written(name)), kPackedHint);
     return name;
   }
 
   void expect(bool good, std::uint64_t at, const std::string& what) const {
     if (good) return;
-    throw DataError(fmt::format("{}: byte {}: {}", name(), at, what), kPackedHint);
+    throw DataError(fmt::format("{}: byte {}: {}", as_written(name()), at, what), kPackedHint);
   }
 
   void check_header() {
@@ -241,7 +242,7 @@ DataSplit packed(const std::string& file, const ImageOptions& options) {
     LOCKSTEP_CHECK(options.validation_fraction == 0 || options.trained,
                    ConfigError,
                    "data: {} has a validation part, so a validation fraction ({}) cannot be chosen",
-                   file,
+                   as_written(file),
                    options.validation_fraction);
     rows = split_rows(train, 0, options.seed, file);
     rows.validation.resize(std::size_t(validation));

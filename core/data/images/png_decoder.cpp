@@ -6,6 +6,7 @@
 #include <png.h>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/images/image_decoder.h"
 
 namespace lockstep::data {
@@ -113,7 +114,7 @@ class PngDecoder final : public ImageDecoder {
                       height = png_get_image_height(png_, info_);
     if (png_get_rowbytes(png_, info_) * height / kMaxCompression > file_.size())
       throw DataError(fmt::format("{}: the header says {}x{} pixels, which {} bytes cannot hold",
-                                  name_,
+                                  as_written(name_),
                                   width,
                                   height,
                                   file_.size()),
@@ -127,8 +128,9 @@ class PngDecoder final : public ImageDecoder {
   }
 
   [[noreturn]] void fail() {
-    throw DataError(fmt::format("{}: damaged PNG at byte {}: {}", name_, position_, message_),
-                    "replace the file, or train with `skip_bad_samples`");
+    throw DataError(
+        fmt::format("{}: damaged PNG at byte {}: {}", as_written(name_), position_, message_),
+        "replace the file, or train with `skip_bad_samples`");
   }
 
   png_structp png_ = nullptr;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
+
 namespace lockstep::data {
 
 bool BadRows::next(RowReader& table) {
@@ -17,17 +19,18 @@ void BadRows::add(const RowError& error) {
   rows_.try_emplace(error.line(), error.what());
   if (rows_.size() > kMaxBadRows)
     throw DataError(
-        fmt::format("more than {} rows cannot be read; the first: {}", kMaxBadRows, first()),
+        fmt::format(
+            "more than {} rows cannot be read; the first: {}", kMaxBadRows, as_written(first())),
         "check that this is the right table, and the options for its columns");
 }
 
 void BadRows::refuse_all(const RowReader& table) const {
   throw DataError(
       fmt::format("{}: expected samples, got {} row{} that cannot be read; the first: {}",
-                  table.name(),
+                  as_written(table.name()),
                   size(),
                   size() == 1 ? "" : "s",
-                  first()),
+                  as_written(first())),
       kTableFormat);
 }
 

@@ -18,12 +18,13 @@ namespace {
 std::string nearest_column(const std::string& name, const std::vector<std::string>& header) {
   const std::vector<std::string_view> names(header.begin(), header.end());
   const std::string near = nearest(name, names);
-  if (!near.empty()) return fmt::format("did you mean '{}'?", near);
+  if (!near.empty()) return fmt::format("did you mean '{}'?", as_written(near));
   constexpr std::size_t kMaxListed = 20;
   const auto listed = std::min(names.size(), kMaxListed);
-  return fmt::format("its columns are {}{}",
-                     fmt::join(names.begin(), names.begin() + std::ptrdiff_t(listed), ", "),
-                     listed < names.size() ? ", ..." : "");
+  return as_written(
+      fmt::format("its columns are {}{}",
+                  fmt::join(names.begin(), names.begin() + std::ptrdiff_t(listed), ", "),
+                  listed < names.size() ? ", ..." : ""));
 }
 
 /// The column that a user's `text` means: by name, or else counted from 1, or from -1 backwards.
@@ -65,10 +66,10 @@ std::vector<std::size_t> take(const RowReader& table,
     LOCKSTEP_CHECK(takers[column].empty(),
                    ConfigError,
                    "{}: {} '{}': column '{}' was named by {} already",
-                   table.name(),
+                   as_written(table.name()),
                    option,
-                   text,
-                   table.header()[column],
+                   as_written(text),
+                   as_written(table.header()[column]),
                    takers[column]);
     takers[column] = option;
     columns.push_back(column);
@@ -92,16 +93,17 @@ void check_names(const RowReader& table, const std::vector<std::size_t>& used) {
     if (!is_new)
       throw DataError(
           fmt::format("{}:1: columns {} and {} are both named '{}'",
-                      table.name(),
+                      as_written(table.name()),
                       other->second + 1,
                       column + 1,
-                      name),
+                      as_written(name)),
           fmt::format("rename one, or drop it with `drop` {}", place_text(table.header(), column)));
     if (!is_utf8(name))
-      throw DataError(
-          fmt::format(
-              "{}:1:{}: expected a name in UTF-8, got '{}'", table.name(), column + 1, name),
-          kNotUtf8Hint);
+      throw DataError(fmt::format("{}:1:{}: expected a name in UTF-8, got '{}'",
+                                  as_written(table.name()),
+                                  column + 1,
+                                  as_written(name)),
+                      kNotUtf8Hint);
   }
 }
 
@@ -142,13 +144,13 @@ void check_features(const RowReader& table, const std::vector<std::size_t>& feat
   if (features.empty())
     throw DataError(
         fmt::format("{}:1: expected at least one feature and the class, got {} '{}'",
-                    table.name(),
+                    as_written(table.name()),
                     header.size() == 1 ? "one column" : "no feature in addition to label column",
-                    header.back()),
+                    as_written(header.back())),
         kTableFormat);
   if (has_numbered_features(table, features) && !is_header(table))
     throw DataError(fmt::format("{}:1: expected a header line with the columns' names, got numbers",
-                                table.name()),
+                                as_written(table.name())),
                     "put a line with names in front; numbers are names where they count 0, 1, 2, "
                     "..., or next to a name that is not in the rows");
 }
@@ -173,8 +175,8 @@ class ColumnIndex {
     if (positions.size() == std::size_t(of.columns)) return positions[std::size_t(of.place) - 1];
     throw DataError(
         fmt::format("{}:1: more than one column is named '{}', which the model was trained on",
-                    table_.name(),
-                    name),
+                    as_written(table_.name()),
+                    as_written(name)),
         of.columns == 1
             ? "rename or remove the others"
             : fmt::format("the training table had {}, and the model uses the one at index {}",
@@ -186,9 +188,9 @@ class ColumnIndex {
     if (!column)
       throw DataError(fmt::format("{}:1: expected the {} column '{}', which the model was trained "
                                   "on; no column has that name",
-                                  table_.name(),
+                                  as_written(table_.name()),
                                   kind,
-                                  name),
+                                  as_written(name)),
                       nearest_column(name, table_.header()));
     return *column;
   }
@@ -209,9 +211,9 @@ std::vector<std::size_t> choose_categorical(const RowReader& table,
     LOCKSTEP_CHECK(std::ranges::find(features, column) != features.end(),
                    ConfigError,
                    "{}: `categorical` '{}': column '{}' is not a feature",
-                   table.name(),
-                   text,
-                   table.header()[column]);
+                   as_written(table.name()),
+                   as_written(text),
+                   as_written(table.header()[column]));
     columns.push_back(column);
   }
   return columns;

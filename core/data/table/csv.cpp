@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/embedded_column.h"
 #include "core/data/input_file.h"
 #include "core/data/row_split.h"
@@ -31,11 +32,11 @@ ColumnRecord new_column(const RowReader& table,
   }
   if (table.separator() != ',' && !is_declared && has_decimal_comma(survey.first_text.value))
     throw DataError(fmt::format("{}:{}:{}: expected a decimal point, got {} (column '{}')",
-                                table.name(),
+                                as_written(table.name()),
                                 survey.first_text.line,
                                 position + 1,
-                                shown(survey.first_text.value),
-                                column.name),
+                                as_written(shown(survey.first_text.value)),
+                                as_written(column.name)),
                     "write decimals with a point, as 3.14");
   if (has_stray_texts) refuse_text(table, position, survey);
   column.kind = ColumnRecord::Kind::categorical;
@@ -86,8 +87,10 @@ void finish_record(const std::string& file, Preprocessing& record) {
   SampleSpec& spec = record.samples;
   spec.embedded = record.table->embedded();
   const std::int64_t features = record.table->features();
-  LOCKSTEP_CHECK(
-      features > 0, DataError, "{}: expected features, got columns without values", file);
+  LOCKSTEP_CHECK(features > 0,
+                 DataError,
+                 "{}: expected features, got columns without values",
+                 as_written(file));
   spec.input = {{features}, DType::f32};
   if (record.task == Task::classification) {
     spec.target = {{}, DType::i32};
@@ -171,9 +174,9 @@ DataSplit split_to_train(const std::string& file,
     LOCKSTEP_CHECK(++passes <= kMaxPasses,
                    DataError,
                    "{}: in each of {} passes other rows cannot be read; the first of all: {}",
-                   file,
+                   as_written(file),
                    kMaxPasses,
-                   bad.records().first[0]);
+                   as_written(bad.records().first[0]));
   const RowReader table(file, text, options.separator);
   const auto& [roles, survey, choice, record, rows, parts] = prepared;
   const std::string note = training_note(table, roles, survey, choice, rows, bad, *record);
@@ -194,7 +197,7 @@ DataSplit split_to_evaluate(const std::string& file,
   LOCKSTEP_CHECK(trained.table,
                  ConfigError,
                  "{}: the data are a table, the run was trained on {} data",
-                 file,
+                 as_written(file),
                  trained.source);
   if (validation_fraction == 0) return {};
   BadRows bad(options.skips_bad_rows);
@@ -230,7 +233,8 @@ DataSplit csv(const std::string& file,
                    : split_to_train(file, text, options, validation_fraction, seed);
   } catch (const RowError& error) {
     if (!error.hint().empty() || options.skips_bad_rows) throw;
-    throw DataError(error.what(), "correct the row, or skip such rows with `skip_bad_samples`");
+    throw DataError(as_written(error.what()),
+                    "correct the row, or skip such rows with `skip_bad_samples`");
   }
 }
 

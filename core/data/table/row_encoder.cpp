@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <limits>
 
+#include "core/base/parameter_names.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -26,7 +28,7 @@ float in_deviations(double value, const Record& column, const Cell& cell) {
                  fmt::format("expected a number that standardised features can hold, got {} "
                              "(column '{}', of mean {} and deviation {} in the training part)",
                              value,
-                             column.name,
+                             as_written(column.name),
                              column.mean,
                              column.deviation),
                  "scale the column or remove the outlier");

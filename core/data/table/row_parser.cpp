@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
 #include "core/base/utf8.h"
 #include "core/data/table/cell.h"
 
@@ -108,10 +109,10 @@ void RowParser::refuse_column(std::size_t field,
                               std::string_view came,
                               std::string hint) const {
   throw DataError(fmt::format("{}: expected {}, got {} (column '{}')",
-                              table_.place(field),
+                              as_written(table_.place(field)),
                               expected,
-                              came,
-                              table_.header()[field]),
+                              as_written(came),
+                              as_written(table_.header()[field])),
                   std::move(hint));
 }
 
@@ -183,11 +184,11 @@ void RowParser::check_new_category(std::size_t f, std::string_view text) const {
       !roles_.is_categorical(field))
     refuse_text(table_, field, column);
   if (known == kMaxCategories)
-    refuse_column(
-        field,
-        fmt::format("at most {} different texts in a column", kMaxCategories),
-        fmt::format("one more, {}", shown(text)),
-        fmt::format("if it names rows or is free text: `drop` '{0}' or `id_column` '{0}'", name));
+    refuse_column(field,
+                  fmt::format("at most {} different texts in a column", kMaxCategories),
+                  fmt::format("one more, {}", shown(text)),
+                  fmt::format("if it names rows or is free text: `drop` '{0}' or `id_column` '{0}'",
+                              as_written(name)));
   if (features_ == kMaxColumns)
     refuse_column(field,
                   fmt::format("at most {} categories and numeric columns in all", kMaxColumns),

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "core/data/table/cell.h"
+#include "core/base/parameter_names.h"
 
 namespace lockstep::data {
 namespace {
@@ -47,7 +47,7 @@ void refuse_nul(const std::string& name, std::string_view text) {
   const bool utf16 = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
   throw DataError(
       fmt::format("{}:{}: expected text, got a NUL byte",
-                  name,
+                  as_written(name),
                   1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(nul), '\n')),
       utf16 ? "the file is in UTF-16; save it as UTF-8" : kTableFormat);
 }
@@ -64,7 +64,8 @@ RowReader::RowReader(std::string name, std::string_view text, char separator, ch
   const std::string_view blanks = separator_ == '\t' ? " \r\n" : " \t\r\n";
   const auto last = text_.find_last_not_of(blanks);
   text_ = text_.substr(0, last == text_.npos ? 0 : last + 1);
-  if (text_.empty()) throw DataError(fmt::format("{}: the file is empty", name_), kTableFormat);
+  if (text_.empty())
+    throw DataError(fmt::format("{}: the file is empty", as_written(name_)), kTableFormat);
   line_ = last_line_ = next_line_;
   split_row();
   header_.assign(fields_.begin(), fields_.end());
@@ -209,7 +210,11 @@ void RowReader::fail(std::size_t field,
       field < header_.size() ? fmt::format(" (column '{}')", header_[field]) : "";
   throw RowError(place(field),
                  line_,
-                 fmt::format("expected {}, got {}{}{}", expected, came, column, extent()),
+                 fmt::format("expected {}, got {}{}{}",
+                             as_written(expected),
+                             as_written(came),
+                             as_written(column),
+                             extent()),
                  std::move(hint));
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/parameter_names.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -25,13 +26,17 @@ inline constexpr const char* kNotUtf8Hint =
 /// text in memory.
 inline constexpr std::size_t kMaxColumns = 65536;
 
-/// One row that is not as expected; the rows after it can still be read.
+/// One row that is not as expected; the rows after it can still be read. What `reason` and `hint`
+/// have of the table is as_written().
 class RowError : public DataError {
  public:
-  RowError(const std::string& place, std::int64_t line, std::string reason, std::string hint)
-      : DataError(place + ": " + reason, std::move(hint)),
+  RowError(const std::string& place,
+           std::int64_t line,
+           const std::string& reason,
+           const std::string& hint)
+      : DataError(as_written(place) + ": " + reason, hint),
         line_(line),
-        reason_(std::move(reason)) {}
+        reason_(name_parameters(reason)) {}
   std::int64_t line() const { return line_; }
   const std::string& reason() const { return reason_; }  ///< the message without its place
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -63,9 +64,9 @@ void fit_standard(const std::string& name,
       if (present.empty())
         throw DataError(
             fmt::format("{}: expected numbers in column '{}', got no value in the training part",
-                        name,
-                        column.name),
-            fmt::format("leave it out with `drop` '{}'", column.name));
+                        as_written(name),
+                        as_written(column.name)),
+            fmt::format("leave it out with `drop` '{}'", as_written(column.name)));
       column.fill = middle_of(std::move(present), missing);
       for (double& value : values)
         if (std::isnan(value)) value = *column.fill;

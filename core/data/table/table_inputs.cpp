@@ -2,6 +2,7 @@
 #include "core/data/table/table_inputs.h"
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/table/row_encoder.h"
 #include "core/data/table/row_parser.h"
 
@@ -25,7 +26,7 @@ TableInputs read_table_inputs(const std::string& name,
   LOCKSTEP_CHECK(trained.table,
                  ConfigError,
                  "{}: the data are a table, the run was trained on {} data",
-                 name,
+                 as_written(name),
                  trained.source);
   const TableRecord& record = *trained.table;
   RowReader table(name, text, '\0', record.separator);
@@ -44,10 +45,10 @@ TableInputs read_table_inputs(const std::string& name,
     } catch (const RowError& error) {
       if (inputs.bad.size() == kMaxBadRows)
         throw DataError(fmt::format("{}: more than {} rows do not fit the model; line {}: {}",
-                                    name,
+                                    as_written(name),
                                     kMaxBadRows,
                                     inputs.bad[0].line,
-                                    inputs.bad[0].reason),
+                                    as_written(inputs.bad[0].reason)),
                         "check that this is a table for this model");
       inputs.bad.push_back({error.line(), error.reason()});
       continue;
@@ -58,7 +59,7 @@ TableInputs read_table_inputs(const std::string& name,
     if (!roles.ids.empty()) inputs.ids.push_back(id_of(table, roles.ids));
   }
   if (inputs.lines.empty() && inputs.bad.empty())
-    throw DataError(name + ": expected rows, got only a header line", kTableFormat);
+    throw DataError(as_written(name) + ": expected rows, got only a header line", kTableFormat);
   return inputs;
 }
 

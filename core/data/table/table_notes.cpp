@@ -81,8 +81,8 @@ std::string training_note(const RowReader& table,
   if (record.task == Task::classification) {
     const auto missing = std::ranges::find_if(record.class_names, is_missing);
     if (missing != record.class_names.end())
-      notes.push_back(name_parameters(
-          fmt::format("{} is a class (`missing` drop skips its rows)", shown(*missing))));
+      notes.push_back(name_parameters(fmt::format("{} is a class (`missing` drop skips its rows)",
+                                                  as_written(shown(*missing)))));
   }
   add_skipped(rows, bad, notes);
   return joined(notes);

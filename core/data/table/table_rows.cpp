@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/table/cell.h"
 
 namespace lockstep::data {
@@ -35,11 +36,12 @@ TableRows parse_all(RowReader& table,
   if (result.size() > 0) return result;
   if (bad.size() > 0) bad.refuse_all(table);
   if (result.skipped == 0)
-    throw DataError(fmt::format("{}: expected samples, got only a header line", table.name()),
-                    kTableFormat);
+    throw DataError(
+        fmt::format("{}: expected samples, got only a header line", as_written(table.name())),
+        kTableFormat);
   throw DataError(
       fmt::format("{}: expected samples, got {} rows with missing values in all of them",
-                  table.name(),
+                  as_written(table.name()),
                   result.skipped),
       "drop columns without values with `drop`");
 }
@@ -145,10 +147,10 @@ TableRows read_training_rows(RowReader& table,
   LOCKSTEP_CHECK(record.class_names.size() >= 2,
                  DataError,
                  "{}: expected at least 2 classes in the {} column ('{}'), got only '{}'",
-                 table.name(),
+                 as_written(table.name()),
                  roles.labels[0] + 1 == table.header().size() ? "last" : "label",
-                 label,
-                 record.class_names[0]);
+                 as_written(label),
+                 as_written(record.class_names[0]));
   return rows;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
 #include "core/data/table/cell.h"
 
 namespace lockstep::data {
@@ -45,13 +46,13 @@ void refuse_text(const RowReader& table, std::size_t field, const ColumnSurvey& 
   if (column.has_stray_texts()) hint += ", `skip_bad_samples` skips rows with a text in it";
   throw DataError(
       fmt::format("{}:{}:{}: expected a finite number as in {} of {} rows, got {} (column '{}')",
-                  table.name(),
+                  as_written(table.name()),
                   column.first_text.line,
                   field + 1,
                   column.numbers,
                   column.numbers + column.texts + column.missing,
-                  shown(column.first_text.value),
-                  name),
+                  as_written(shown(column.first_text.value)),
+                  as_written(name)),
       hint);
 }
 
@@ -71,8 +72,9 @@ TableSurvey survey_table(RowReader& table, const ColumnRoles& roles, BadRows& ba
   }
   if (survey.rows == 0 && bad.size() > 0) bad.refuse_all(table);
   if (survey.rows == 0)
-    throw DataError(fmt::format("{}: expected samples, got only a header line", table.name()),
-                    kTableFormat);
+    throw DataError(
+        fmt::format("{}: expected samples, got only a header line", as_written(table.name())),
+        kTableFormat);
   return survey;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/data/table/cell.h"
 #include "core/data/table/table_survey.h"
 
@@ -36,8 +37,8 @@ TaskChoice choose_by_whole_numbers(const RowReader& table,
   throw ConfigError(
       fmt::format("{}: expected label column '{}' to tell classes from amounts, got {} different "
                   "whole numbers in {} rows",
-                  table.name(),
-                  column,
+                  as_written(table.name()),
+                  as_written(column),
                   distinct > std::int64_t(LabelSurvey::kMaxDistinct)
                       ? fmt::format("more than {}", LabelSurvey::kMaxDistinct)
                       : std::to_string(distinct),
@@ -92,11 +93,11 @@ TaskChoice choose_by_several(const RowReader& table,
     if (text.line != 0 && !skips_texts)
       throw DataError(fmt::format("{}:{}:{}: expected a number in each of several label columns, "
                                   "got {} (column '{}')",
-                                  table.name(),
+                                  as_written(table.name()),
                                   text.line,
                                   roles.labels[l] + 1,
-                                  shown(text.value),
-                                  table.header()[roles.labels[l]]),
+                                  as_written(shown(text.value)),
+                                  as_written(table.header()[roles.labels[l]])),
                       "classes are predicted of one label column");
   }
   if (std::ranges::all_of(labels, holds_0_and_1))
@@ -118,11 +119,11 @@ TaskChoice choose_task(const RowReader& table,
                  ConfigError,
                  "{}: a table has no tokens; expected the task classification, regression or "
                  "multi-label",
-                 table.name());
+                 as_written(table.name()));
   LOCKSTEP_CHECK(*options.task != Task::classification || labels == 1,
                  ConfigError,
                  "{}: `task` classification predicts one label column, got {}",
-                 table.name(),
+                 as_written(table.name()),
                  labels);
   return {*options.task, ""};
 }

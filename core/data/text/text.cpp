@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
+#include "core/base/parameter_names.h"
 #include "core/base/utf8.h"
 #include "core/data/input_file.h"
 #include "core/data/text/token_windows.h"
@@ -86,7 +87,8 @@ void for_each_character(const std::string& file, const Use& use) {
     stream.read(piece.data() + kept, std::streamsize(kPiece));
     piece.resize(kept + std::size_t(stream.gcount()));
     more = bool(stream);
-    if (stream.bad()) throw DataError(fmt::format("{}: cannot be read", file), read_hint(EIO));
+    if (stream.bad())
+      throw DataError(fmt::format("{}: cannot be read", as_written(file)), read_hint(EIO));
     std::size_t at = 0;
     // A character at the end of a piece may continue in the next.
     while (at < piece.size() && (!more || at + 4 <= piece.size())) {
@@ -95,13 +97,13 @@ void for_each_character(const std::string& file, const Use& use) {
                      DataError,
                      "{}: invalid UTF-8 at byte {} (0x{:02x}); convert the file, for example with "
                      "iconv -t UTF-8",
-                     file,
+                     as_written(file),
                      before + at,
                      unsigned(static_cast<unsigned char>(piece[at])));
       LOCKSTEP_CHECK(next.code != 0,
                      DataError,
                      "{}: a NUL at byte {}; is this a text file? tokens:FILE reads binary tokens",
-                     file,
+                     as_written(file),
                      before + at);
       use(next.code);
       at += std::size_t(next.bytes);
@@ -113,11 +115,11 @@ void for_each_character(const std::string& file, const Use& use) {
 
 void check_size(const std::string& file) {
   const std::uint64_t bytes = input_file_size(file, kTextHint);
-  LOCKSTEP_CHECK(bytes > 0, DataError, "{}: the file is empty", file);
+  LOCKSTEP_CHECK(bytes > 0, DataError, "{}: the file is empty", as_written(file));
   LOCKSTEP_CHECK(bytes <= kMaxFileBytes,
                  DataError,
                  "{}: expected at most {} bytes, got {}",
-                 file,
+                 as_written(file),
                  kMaxFileBytes,
                  bytes);
 }
@@ -136,7 +138,7 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
   LOCKSTEP_CHECK(numbers.different() <= kMaxCharacters,
                  DataError,
                  "{}: {} different characters, at most {} are supported",
-                 file,
+                 as_written(file),
                  numbers.different(),
                  kMaxCharacters);
   std::vector<std::string> names;
@@ -145,7 +147,7 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
     LOCKSTEP_CHECK(!names.empty(),
                    ConfigError,
                    "text:{}: the run was trained on token indices, which have no characters",
-                   file);
+                   as_written(file));
     numbers.take(names);
   } else {
     names = numbers.assign();
@@ -159,13 +161,13 @@ DataSplit text(const std::string& file, const OpenOptions& options) {
         DataError,
         "{}: the character '{}' (index {} in the file, from 1) is not in the text that the run "
         "was trained on",
-        file,
+        as_written(file),
         encode_utf8(code),
         tokens.size() + 1);
     LOCKSTEP_CHECK(number != CharacterNumbers::kAbsent && tokens.size() < count,
                    DataError,
                    "{}: the file changed while it was read",
-                   file);
+                   as_written(file));
     tokens.push_back(std::uint16_t(number));
   });
   const std::uint64_t hash = content_hash(tokens.data(), tokens.size() * sizeof(std::uint16_t));

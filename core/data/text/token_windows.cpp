@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/random.h"
 #include "core/data/content_sample.h"
 #include "lockstep/preprocessing.h"
@@ -44,7 +45,7 @@ class TokenWindows final : public Dataset {
                    "data: {} has {} tokens, a context of {} needs at least {}; use a smaller "
                    "`context`, or more "
                    "text",
-                   sequence_.description,
+                   as_written(sequence_.description),
                    tokens(),
                    context,
                    least);
@@ -83,7 +84,7 @@ class TokenWindows final : public Dataset {
 
   std::string describe() const override {
     return fmt::format("{}, {} tokens of a vocabulary of {}, {} windows of {}{}",
-                       sequence_.description,
+                       as_written(sequence_.description),
                        tokens(),
                        sequence_.vocabulary,
                        size(),
@@ -124,7 +125,7 @@ class TokenWindows final : public Dataset {
         DataError,
         "{}: token {} at position {} is past the vocabulary of {}; say its true size with "
         "`vocabulary`",
-        sequence_.description,
+        as_written(sequence_.description),
         token,
         place,
         sequence_.vocabulary);

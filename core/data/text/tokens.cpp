@@ -9,6 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/file_reader.h"
+#include "core/base/parameter_names.h"
 #include "core/data/input_file.h"
 #include "core/data/text/token_windows.h"
 #include "lockstep/sources.h"
@@ -27,14 +28,16 @@ constexpr double kDefaultValidationFraction = 0.1;
 class TokenFile final : public TokenStore {
  public:
   explicit TokenFile(const std::string& path) : path_(path), file_(path) {
-    LOCKSTEP_CHECK(
-        file_.bytes() > 0, DataError, "{}: expected a regular file that is not empty", path);
+    LOCKSTEP_CHECK(file_.bytes() > 0,
+                   DataError,
+                   "{}: expected a regular file that is not empty",
+                   as_written(path));
     header_bytes_ = checked_header_bytes();
     LOCKSTEP_CHECK(
         (file_.bytes() - header_bytes_) % 2 == 0,
         DataError,
         "{}: {} bytes, an odd number; expected 16-bit tokens as nanoGPT and llm.c write them",
-        path,
+        as_written(path),
         file_.bytes());
   }
 
@@ -62,14 +65,14 @@ class TokenFile final : public TokenStore {
     LOCKSTEP_CHECK(words[1] == kLlmcVersion,
                    DataError,
                    "{}: an llm.c token file of version {} at byte 4, expected {} (16-bit tokens)",
-                   path_,
+                   as_written(path_),
                    words[1],
                    kLlmcVersion);
     const std::uint64_t promised = kLlmcHeaderBytes + std::uint64_t{words[2]} * 2;
     LOCKSTEP_CHECK(promised == file_.bytes(),
                    DataError,
                    "{}: the header at byte 8 promises {} tokens, {} bytes in all; the file has {}",
-                   path_,
+                   as_written(path_),
                    words[2],
                    promised,
                    file_.bytes());
@@ -116,7 +119,7 @@ DataSplit tokens(const std::string& path, const OpenOptions& options) {
                  ConfigError,
                  "data: tokens:{} is a folder with train.bin and val.bin, so a validation fraction "
                  "({}) cannot be chosen",
-                 path,
+                 as_written(path),
                  options.validation_fraction);
   return {random_windows(read_token_file(path + "/train.bin", options.vocabulary),
                          options.context,

@@ -2,6 +2,7 @@
 #include "core/io/torch/legacy_file.h"
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "lockstep/shape.h"
 
@@ -32,12 +33,12 @@ LegacyFile::LegacyFile(const FileReader& file, std::string_view start)
   LOCKSTEP_CHECK(protocol_.root().number == kLegacyProtocol,
                  DataError,
                  "{}: its protocol is not {}, the only one that PyTorch had",
-                 file_,
+                 as_written(file_),
                  kLegacyProtocol);
   LOCKSTEP_CHECK(!is_big_endian(system_),
                  DataError,
                  "{}: its byte order is big-endian, expected little-endian",
-                 file_);
+                 as_written(file_));
   find_storages(file, start.size() - rest_.size());
 }
 
@@ -54,16 +55,16 @@ void LegacyFile::find_storages(const FileReader& file, std::uint64_t at) {
     LOCKSTEP_CHECK(first.type == storage.type && first.whole == storage.whole,
                    DataError,
                    "{}: storage {} has two types or sizes",
-                   file_,
-                   printable(storage.key));
+                   as_written(file_),
+                   as_written(printable(storage.key)));
   }
   for (const ValueId id : keys_.root().items) {
     const auto found = known.find(keys_.at(id).text);
     LOCKSTEP_CHECK(found != known.end() && !offsets_.contains(found->first),
                    DataError,
                    "{}: its list of storages names {}, which no tensor has, or names it twice",
-                   file_,
-                   printable(keys_.at(id).text));
+                   as_written(file_),
+                   as_written(printable(keys_.at(id).text)));
     const PickledStorage& storage = *found->second;
     std::int64_t elems = 0;
     file.read(file_, at, std::as_writable_bytes(std::span(&elems, 1)));
@@ -72,8 +73,8 @@ void LegacyFile::find_storages(const FileReader& file, std::uint64_t at) {
                        std::uint64_t(elems) <= (file.bytes() - at) / size_in_bytes(storage.type),
                    DataError,
                    "{}: storage {} has {} elements in a file with {} more bytes, expected {} of {}",
-                   file_,
-                   printable(storage.key),
+                   as_written(file_),
+                   as_written(printable(storage.key)),
                    elems,
                    file.bytes() - at,
                    storage.whole,
@@ -88,8 +89,8 @@ std::uint64_t LegacyFile::offset(const PickledStorage& storage) const {
   LOCKSTEP_CHECK(found != offsets_.end(),
                  DataError,
                  "{}: storage {} of a tensor is missing",
-                 file_,
-                 printable(storage.key));
+                 as_written(file_),
+                 as_written(printable(storage.key)));
   return found->second;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 
 namespace lockstep::io::torch {
@@ -23,8 +24,11 @@ std::map<std::string_view, const PickleValue*> entries_of(const std::string& fil
   for (std::size_t i = 0; i < dict.items.size(); i += 2) {
     const PickleValue& key = pickle.at(dict.items[i]);
     if (key.kind == Kind::text) entries[key.text] = &pickle.at(dict.items[i + 1]);
-    LOCKSTEP_CHECK(
-        entries.size() <= kMaxKeys, DataError, "{}: a dict of more than {} keys", file, kMaxKeys);
+    LOCKSTEP_CHECK(entries.size() <= kMaxKeys,
+                   DataError,
+                   "{}: a dict of more than {} keys",
+                   as_written(file),
+                   kMaxKeys);
   }
   return entries;
 }
@@ -34,7 +38,7 @@ std::map<std::string_view, const PickleValue*> entries_of(const std::string& fil
 StateDict state_dict_of(const std::string& file, const Pickle& pickle) {
   const std::string hint = "torch.save(model.state_dict(), FILE) in Python writes one";
   if (pickle.root().kind != Kind::dict)
-    throw DataError(file + ": holds no dict of tensors, which a state dict is", hint);
+    throw DataError(as_written(file) + ": holds no dict of tensors, which a state dict is", hint);
   StateDict result;
   auto entries = entries_of(file, pickle, pickle.root());
   for (const std::string_view wrapper : kWrappers) {
@@ -54,10 +58,10 @@ StateDict state_dict_of(const std::string& file, const Pickle& pickle) {
   constexpr std::size_t kShown = 10;
   std::vector<std::string> shown;
   for (const std::string& key : result.others)
-    if (shown.size() < kShown) shown.push_back(printable(key));
+    if (shown.size() < kShown) shown.push_back(as_written(printable(key)));
   throw DataError(fmt::format("{}: its dict holds no tensor, but {}; expected a state dict, or one "
                               "under {}",
-                              file,
+                              as_written(file),
                               fmt::join(shown, ", "),
                               fmt::join(kWrappers, ", ")),
                   hint);

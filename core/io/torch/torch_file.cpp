@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/io/torch/legacy_file.h"
 #include "core/io/torch/state_dict.h"
@@ -76,7 +77,7 @@ bool is_torch_file(const std::string& file) {
 TorchFile::TorchFile(const std::string& file) : WeightSource(file), file_(file) {
   const std::string start = first_bytes(file_);
   if (!has_torch_magic(start))
-    throw DataError(file +
+    throw DataError(as_written(file) +
                         ": was not written by torch.save(): it begins neither as a zip archive "
                         "nor as the files before PyTorch 1.6",
                     "torch.save(model.state_dict(), FILE) in Python writes what is expected");
@@ -102,16 +103,18 @@ void TorchFile::open_archive() {
   const ZipReader zip(file_);
   const std::string pickle_name = zip.find_ending("/data.pkl");
   if (pickle_name.empty())
-    throw DataError(name_ + ": a zip archive without data.pkl, which torch.save() writes");
+    throw DataError(as_written(name_) +
+                    ": a zip archive without data.pkl, which torch.save() writes");
   const std::string folder = pickle_name.substr(0, pickle_name.find('/') + 1);
   if (zip.contains(folder + "constants.pkl"))
-    throw DataError(name_ + ": a TorchScript program, expected a state dict",
+    throw DataError(as_written(name_) + ": a TorchScript program, expected a state dict",
                     "torch.save(torch.jit.load(FILE).state_dict(), OTHER) in Python writes one");
   constexpr std::uint64_t kMaxWord = 16;
   if (zip.contains(folder + "byteorder"))
     if (const auto order = zip.read_text(folder + "byteorder", kMaxWord); order != "little")
-      throw DataError(
-          fmt::format("{}: its byte order is '{}', expected little", name_, printable(order)));
+      throw DataError(fmt::format("{}: its byte order is '{}', expected little",
+                                  as_written(name_),
+                                  as_written(printable(order))));
   const std::string bytes = zip.read_text(pickle_name, kMaxPickleBytes);
   const Pickle pickle(name_, bytes);
   std::map<std::string_view, ZipEntry> known;
@@ -123,8 +126,8 @@ void TorchFile::open_archive() {
         std::uint64_t(storage.whole) <= found->second.bytes / size_in_bytes(storage.type),
         DataError,
         "{}: {} has {} bytes, expected {} elements of {}",
-        name_,
-        printable(name),
+        as_written(name_),
+        as_written(printable(name)),
         found->second.bytes,
         storage.whole,
         name_of(storage.type));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/io/torch/opcodes.h"
 #include "core/io/torch/unpickler.h"
@@ -230,17 +231,17 @@ void Unpickler::check_view(PickledTensor& tensor) const {
     throw DataError(
         fmt::format("{}: a tensor of shape [{}] and stride [{}] leaves storage {}, "
                     "which has {} elements",
-                    file_,
+                    as_written(file_),
                     fmt::join(tensor.shape, ", "),
                     fmt::join(tensor.stride, ", "),
-                    printable(storage.key),
+                    as_written(printable(storage.key)),
                     storage.elems));
   if (!empty && elems > storage.elems)
     throw DataError(fmt::format("{}: a tensor of shape [{}] repeats the {} elements of storage {}",
-                                file_,
+                                as_written(file_),
                                 fmt::join(tensor.shape, ", "),
                                 storage.elems,
-                                printable(storage.key)),
+                                as_written(printable(storage.key))),
                     "save it with .contiguous()");
   tensor.first += storage.first;
 }

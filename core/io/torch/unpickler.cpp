@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/io/torch/opcodes.h"
 
@@ -210,7 +211,7 @@ void Unpickler::charge(std::size_t bytes) {
                  DataError,
                  "{}: the pickle holds too many values for its size: they would take more than {} "
                  "bytes of memory",
-                 file_,
+                 as_written(file_),
                  max_charged_);
 }
 
@@ -292,15 +293,16 @@ void Unpickler::get(std::uint32_t index) {
 }
 
 void Unpickler::malformed(const std::string& why) const {
-  throw DataError(fmt::format("{}: the pickle is malformed at byte {}: it {}", file_, at_, why),
-                  "the file is damaged, or was not written by torch.save()");
+  throw DataError(
+      fmt::format("{}: the pickle is malformed at byte {}: it {}", as_written(file_), at_, why),
+      "the file is damaged, or was not written by torch.save()");
 }
 
 void Unpickler::refuse(const std::string& name) const {
   throw DataError(
       fmt::format("{}: the pickle asks for {}, which is not a tensor; nothing of it was run",
-                  file_,
-                  printable(name)),
+                  as_written(file_),
+                  as_written(printable(name))),
       "only state dicts are read: torch.save(model.state_dict(), FILE) in Python writes one");
 }
 

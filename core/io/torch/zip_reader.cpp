@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/io/torch/zip_format.h"
 
@@ -17,7 +18,7 @@ constexpr std::uint64_t kMaxDirectoryBytes = std::uint64_t{64} << 20;  // of so 
 constexpr std::uint16_t kEncrypted = 1, kStored = 0;
 
 [[noreturn]] void refuse_zip(const FileReader& file, const std::string& why) {
-  throw DataError(fmt::format("{}: {}", file.path().string(), why),
+  throw DataError(fmt::format("{}: {}", as_written(file.path().string()), as_written(why)),
                   "the file is damaged or cut short: copy or download it again");
 }
 
@@ -129,9 +130,9 @@ std::string ZipReader::find_ending(std::string_view suffix) const {
     LOCKSTEP_CHECK(found.empty(),
                    DataError,
                    "{}: holds {} and {}, expected one of them",
-                   file_.path().string(),
-                   printable(found),
-                   printable(name));
+                   as_written(file_.path().string()),
+                   as_written(printable(found)),
+                   as_written(printable(name)));
     found = name;
   }
   return found;
@@ -144,8 +145,8 @@ ZipEntry ZipReader::entry(std::string_view name) const {
   const Listed& listed = found->second;
   if ((listed.flags & kEncrypted) != 0 || listed.method != kStored)
     throw DataError(fmt::format("{}: {} is {}; torch.save() stores entries as they are",
-                                file_.path().string(),
-                                printable(name),
+                                as_written(file_.path().string()),
+                                as_written(printable(name)),
                                 (listed.flags & kEncrypted) != 0 ? "encrypted" : "compressed"),
                     "read it with torch.load() and write it with torch.save()");
   const auto header = read_part(file_, listed.header, kLocalHeaderBytes);
@@ -163,8 +164,8 @@ std::string ZipReader::read_text(std::string_view name, std::uint64_t max_bytes)
   LOCKSTEP_CHECK(found.bytes <= max_bytes,
                  DataError,
                  "{}: {} has {} bytes, expected at most {}",
-                 file_.path().string(),
-                 printable(name),
+                 as_written(file_.path().string()),
+                 as_written(printable(name)),
                  found.bytes,
                  max_bytes);
   std::string text(found.bytes, '\0');

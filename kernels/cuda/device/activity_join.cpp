@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/device/activity_join.h"
 
-#include "core/exec/busy_time.h"
+#include "core/profile/busy_time.h"
 
 namespace lockstep::cuda {
 

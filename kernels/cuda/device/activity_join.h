@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/exec/device_tracer.h"
+#include "core/profile/device_tracer.h"
 
 namespace lockstep::cuda {
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/exec/device_tracer.h"
-#include "core/exec/range_marker.h"
+#include "core/profile/device_tracer.h"
+#include "core/profile/range_marker.h"
 
 namespace lockstep::cuda {
 

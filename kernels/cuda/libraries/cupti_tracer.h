@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/exec/device_tracer.h"
+#include "core/profile/device_tracer.h"
 #include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/libraries/dynamic_library.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/exec/busy_time.h"
-#include "core/exec/device_tracer.h"
+#include "core/profile/busy_time.h"
+#include "core/profile/device_tracer.h"
 
 namespace lockstep {
 

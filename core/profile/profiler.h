@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/exec/device_activities.h"
 #include "core/graph/operator.h"
+#include "core/profile/device_activities.h"
 
 namespace lockstep {
 

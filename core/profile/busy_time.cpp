@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/exec/busy_time.h"
+#include "core/profile/busy_time.h"
 
 #include <algorithm>
 

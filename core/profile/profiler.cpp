@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/exec/profiler.h"
+#include "core/profile/profiler.h"
 
 namespace lockstep {
 

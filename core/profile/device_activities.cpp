@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/exec/device_activities.h"
+#include "core/profile/device_activities.h"
 
 namespace lockstep {
 namespace {
