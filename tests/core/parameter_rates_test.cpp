@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/adamw.h"
 #include "lockstep/error.h"
+#include "lockstep/optimizers/adamw.h"
 
 namespace lockstep {
 namespace {

@@ -11,6 +11,7 @@
 #include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/monitor/noise_watch.h"
+#include "parallel/replica/replica_state.h"
 #include "tests/parallel/late_context.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
@@ -88,7 +89,7 @@ TEST(NoiseScale, IsMadeOfTheShardsOwnGradients) {
   Replica replica(context, model(), loss, data->spec(), options, {kSamples % kMicroBatch});
   const Schedule schedule = replica.schedule(kSamples);
   data::Loader loader(data, {.workers = 0, .micro_batch = kMicroBatch}, Feed(schedule, 7));
-  NoiseWatch watch(context, replica);
+  NoiseWatch watch(context, ReplicaState::of(replica).parts.shard_norms);
   // At a rate of 0 the weights stay what they are.
   for (std::int64_t step = 0; step < NoiseScale::kMin; ++step) {
     EXPECT_FALSE(watch.scale().samples());
@@ -173,7 +174,7 @@ std::pair<double, double> scale_after_forgetting(RankContext& context, std::int6
   data::LoaderOptions loading{.workers = 0, .micro_batch = kMicroBatch};
   replica.lend_memory(loading);
   data::Loader loader(data, loading, Feed(schedule, 7));
-  NoiseWatch watch(context, replica);
+  NoiseWatch watch(context, ReplicaState::of(replica).parts.shard_norms);
   for (std::int64_t step = 0; step < 3; ++step) replica.train_step(schedule, loader, step, 0.1f);
   watch.forget();
   replica.finish_steps();

@@ -8,6 +8,7 @@
 #include "core/io/checkpoint.h"
 #include "lockstep/training_feed.h"
 #include "parallel/monitor/step_log.h"
+#include "parallel/replica/replica_state.h"
 #include "tests/parallel/late_context.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_table.h"
@@ -269,7 +270,7 @@ TEST(Rollback, ItsTimeIsNoSteps) {
   const Schedule schedule = replica.schedule(kBatch);
   const TrainingFeed feed(kSamples, kBatch, options.steps, options.seed, schedule, schedule);
   const data::Loader loader(data, {.workers = 0}, [](data::LoadRequest&) { return false; });
-  StepLog log(replica, feed, loader, 0, 0, {});
+  StepLog log(ReplicaState::of(replica), feed, loader, 0, 0, {});
   const auto begin = std::chrono::steady_clock::now();
   const auto passes = [&begin](int milliseconds) {
     while (std::chrono::steady_clock::now() < begin + std::chrono::milliseconds(milliseconds)) {
