@@ -11,7 +11,7 @@
 #   BUILD         where `lockstep` was built, as build/release
 #   FOLDER        gets the files; made where it is missing
 #
-# Without one of the first four: all, but .debs and containers only where dpkg is. Needs Python 3, binutils, a C compiler.
+# Without one of the first four: all, but .debs and containers only where dpkg-dev and file are. Needs Python 3, binutils, a C compiler.
 # Called twice, it makes equal bytes, with the time of the build (or SOURCE_DATE_EPOCH).
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -40,10 +40,10 @@ mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 if [[ -z $parts ]]; then
   parts=" archive  wheel "
-  if command -v dpkg-shlibdeps >/dev/null; then
+  if command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null; then
     parts+=" debs  containers "
   else
-    echo "make_packages.sh: no .debs and no containers: dpkg-shlibdeps is missing (apt-get install dpkg-dev)" >&2
+    echo "make_packages.sh: no .debs and no containers: dpkg-shlibdeps or file is missing (apt-get install dpkg-dev file)" >&2
   fi
 fi
 wanted() { [[ $parts == *" $1 "* ]]; }
@@ -64,7 +64,7 @@ fi
 export SOURCE_DATE_EPOCH
 
 if wanted debs; then
-  need dpkg-shlibdeps dpkg-deb gzip
+  need dpkg-shlibdeps dpkg-deb file gzip
   (cd "$work" && cpack --config "$build/CPackConfig.cmake" -G DEB -B "$work/cpack") >"$work/log" 2>&1 ||
     { cat "$work/log" >&2 && fail "cpack failed" 1; }
   mv "$work"/cpack/*.deb "$folder/"

@@ -53,7 +53,7 @@ trains_equally() { # PROGRAM...
 
 make() {
   bash scripts/install_dependencies.sh
-  install_packages dpkg-dev  # no part of a build; without it no .debs are made
+  install_packages dpkg-dev file  # no part of a build; without them no .debs are made
   cmake --preset release -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_TESTS=OFF "$@"
   cmake --build build/release --target lockstep --parallel "${BUILD_JOBS:-$(nproc)}"
   rm -rf "$folder"
