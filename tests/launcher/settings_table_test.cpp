@@ -36,7 +36,8 @@ std::vector<Arguments> arguments_of_runs() {
           {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
           {"--lr-schedule=multi-step", "--milestones=3"},
-          {"--lr-schedule=polynomial", "--ema=0.5"}};
+          {"--lr-schedule=polynomial", "--ema=0.5", "--optimizer=rmsprop"},
+          {"--optimizer=lars"}};
 }
 
 std::vector<TrainFlags> kinds_of_runs() {
