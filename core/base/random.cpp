@@ -29,9 +29,4 @@ std::uint32_t RandomStream::below(std::uint32_t bound) {
   return std::uint32_t(product >> 32);
 }
 
-float RandomStream::normal() {
-  const std::uint32_t radius_word = next();
-  return normal_of(radius_word, next());
-}
-
 }  // namespace lockstep

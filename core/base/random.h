@@ -57,8 +57,6 @@ class RandomStream {
   float uniform(float low, float high) { return low + (high - low) * uniform(); }
   /// Unbiased integer in [0, bound); `bound` >= 1.
   std::uint32_t below(std::uint32_t bound);
-  /// Standard normal (Box-Muller).
-  float normal();
 
  private:
   std::uint64_t key_;

@@ -17,10 +17,6 @@ bool IpAddress::is_loopback() const {
   return std::all_of(bytes, bytes + 15, [](std::uint8_t b) { return b == 0; }) && bytes[15] == 1;
 }
 
-bool IpAddress::is_any() const {
-  return std::all_of(bytes, bytes + 16, [](std::uint8_t b) { return b == 0; });
-}
-
 bool IpAddress::is_link_local() const {
   return ipv6 && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
 }

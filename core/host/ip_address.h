@@ -20,8 +20,6 @@ struct IpAddress {
   auto operator<=>(const IpAddress&) const = default;
   /// 127.0.0.0/8 and ::1.
   bool is_loopback() const;
-  /// 0.0.0.0 and ::, which listeners on every interface have.
-  bool is_any() const;
   /// fe80::/10, which means something on its link only.
   bool is_link_local() const;
 };

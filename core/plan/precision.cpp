@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/precision.h"
 
-#include "core/base/parameter_names.h"
 #include "core/graph/rewrite.h"
 #include "core/ops/cast.h"
 #include "core/ops/column_embedding.h"
 #include "core/ops/embedding.h"
 #include "core/ops/normalize.h"
-#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -82,14 +80,6 @@ class Bf16Pass {
 };
 
 }  // namespace
-
-Precision parse_precision(const std::string& text) {
-  if (text == "fp32") return Precision::fp32;
-  if (text == "tf32") return Precision::tf32;
-  if (text == "bf16") return Precision::bf16;
-  throw ConfigError(
-      fmt::format("`precision`: expected fp32, tf32 or bf16, got '{}'", as_written(text)));
-}
 
 std::string_view name_of(Precision precision) {
   switch (precision) {

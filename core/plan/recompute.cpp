@@ -10,9 +10,7 @@
 #include <set>
 #include <utility>
 
-#include "core/base/parameter_names.h"
 #include "core/graph/rewrite.h"
-#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
@@ -246,14 +244,6 @@ class Candidates {
 };
 
 }  // namespace
-
-Recompute parse_recompute(const std::string& text) {
-  if (text == "none") return Recompute::none;
-  if (text == "all") return Recompute::all;
-  if (text == "auto") return Recompute::automatic;
-  throw ConfigError(
-      fmt::format("`recompute`: expected none, all or auto, got '{}'", as_written(text)));
-}
 
 std::string_view name_of(Recompute recompute) {
   switch (recompute) {

@@ -15,8 +15,7 @@ enum class Precision : std::uint8_t {
   bf16   ///< activations and their gradients, and the copies of weights that matmuls read
 };
 
-/// "fp32", "tf32" or "bf16". Throws ConfigError.
-Precision parse_precision(const std::string& text);
+/// "fp32", "tf32" or "bf16".
 std::string_view name_of(Precision precision);
 
 /// Which activations training computes again in backward instead of keeping them: less memory for
@@ -27,8 +26,7 @@ enum class Recompute : std::uint8_t {
   automatic,  ///< "auto": the cheapest that fits TrainOptions::memory_limit
 };
 
-/// "none", "all" or "auto". Throws ConfigError.
-Recompute parse_recompute(const std::string& text);
+/// "none", "all" or "auto".
 std::string_view name_of(Recompute recompute);
 
 }  // namespace lockstep

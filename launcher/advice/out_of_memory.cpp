@@ -12,6 +12,7 @@
 #include "core/exec/gather_records.h"
 #include "launcher/advice/memory_consumers.h"
 #include "launcher/advice/memory_format.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/replica/communicator_warmup.h"
 
 namespace lockstep {

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/exec/communicator.h"
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "lockstep/error.h"
 #include "lockstep/job.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "lockstep/job.h"
 #include "parallel/memory/memory_advisor.h"
 

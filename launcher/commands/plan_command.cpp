@@ -16,6 +16,7 @@
 #include "launcher/plan/plan_request.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "launcher/settings/flags.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/placeholder_data.h"
 #include "launcher/settings/read_settings.h"

@@ -12,6 +12,7 @@
 #include "launcher/launch/process_limits.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/settings/command_line.h"
+#include "launcher/settings/flags.h"
 #include "lockstep/error.h"
 #include "parallel/session/error_consensus.h"
 #include "parallel/session/stop_signals.h"

@@ -3,7 +3,7 @@
 
 #include "launcher/doctor/environment.h"
 #include "launcher/doctor/finding.h"
-#include "launcher/doctor/nvidia.h"
+#include "launcher/doctor/gpu_facts.h"
 
 namespace lockstep::doctor {
 

@@ -6,7 +6,6 @@
 
 #include "core/host/cpu_list.h"
 #include "launcher/doctor/gpu.h"
-#include "launcher/doctor/host.h"
 #include "lockstep/error.h"
 
 namespace lockstep::doctor {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/host/cores.h"
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "parallel/session/rank_discovery.h"
 
 namespace lockstep {

@@ -6,6 +6,7 @@
 
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "launcher/settings/flags.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

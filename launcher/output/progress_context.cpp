@@ -2,7 +2,6 @@
 #include "launcher/output/progress_context.h"
 
 #include "core/host/process_memory.h"
-#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

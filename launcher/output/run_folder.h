@@ -9,7 +9,7 @@
 
 #include "core/io/run_log.h"
 #include "launcher/output/run_lock.h"
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "lockstep/train_records.h"
 
 namespace lockstep {

@@ -23,7 +23,7 @@
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
 #include "lockstep/error.h"
-#include "parallel/batch/batch_plan.h"
+#include "lockstep/train_options.h"
 #include "parallel/replica/algorithm_file.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "lockstep/console.h"
 
 namespace lockstep {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "core/base/number_format.h"
 #include "lockstep/error.h"
 #include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"

@@ -7,7 +7,7 @@
 
 #include "launcher/advice/memory_format.h"
 #include "launcher/plan/forecast.h"
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "parallel/memory/memory_plan.h"
 
 namespace lockstep {

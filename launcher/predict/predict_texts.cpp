@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/base/check.h"
+#include "core/data/ignore_label.h"
 #include "core/data/text/token_windows.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"

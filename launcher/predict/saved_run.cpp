@@ -21,6 +21,7 @@
 #include "launcher/predict/saved_weights.h"
 #include "launcher/predict/split_arguments.h"
 #include "launcher/settings/command_line.h"
+#include "launcher/settings/flags.h"
 #include "launcher/settings/open_data.h"
 #include "lockstep/preprocessing_file.h"
 #include "lockstep/zoo.h"

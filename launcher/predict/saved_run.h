@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/exec/backend.h"
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "lockstep/job.h"
 #include "lockstep/preprocessing.h"
 

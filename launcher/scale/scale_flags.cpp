@@ -11,6 +11,7 @@
 #include "launcher/plan/network_file.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
+#include "launcher/settings/flags.h"
 #include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/data/input_file.h"
-#include "core/host/machine.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launcher/settings/flags.h"
+#include "launcher/settings/train_flags.h"
 #include "lockstep/error.h"
 #include "parallel/training/resume.h"
 

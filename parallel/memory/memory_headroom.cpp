@@ -82,12 +82,6 @@ std::vector<MemoryHeadroom> gather_memory_headroom(RankContext& context,
   return rooms;
 }
 
-MemoryHeadroom memory_headroom(RankContext& context) {
-  const std::vector<MemoryHeadroom> rooms = gather_memory_headroom(context);
-  return *std::ranges::min_element(
-      rooms, {}, [](const MemoryHeadroom& room) { return room.bytes.value_or(kUnknownBytes); });
-}
-
 std::string to_string(const MemoryHeadroom& room) {
   const std::string place = fmt::format("on rank {} of {}", room.rank, room.host);
   if (!room.bytes) return "an unknown number of bytes " + place;

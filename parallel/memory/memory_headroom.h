@@ -32,9 +32,6 @@ struct MemoryHeadroom {
 std::vector<MemoryHeadroom> gather_memory_headroom(RankContext& context,
                                                    std::uint64_t of_collectives = 0);
 
-/// That of the rank that has the least, of those that say. Collective as gather_memory_headroom().
-MemoryHeadroom memory_headroom(RankContext& context);
-
 /// "10.7 GiB of 11.8 GiB on rank 1 of node7, half of the memory that its 2 ranks share"
 std::string to_string(const MemoryHeadroom& room);
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/exec/gather_records.h"
+#include "lockstep/batch_plan.h"
 #include "lockstep/error.h"
 #include "lockstep/loader.h"
-#include "parallel/batch/batch_plan.h"
 #include "parallel/replica/program_set.h"
 
 namespace lockstep {

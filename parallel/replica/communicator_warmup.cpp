@@ -10,7 +10,9 @@
 #include "core/base/parameter_names.h"
 #include "core/exec/gather_records.h"
 #include "lockstep/error.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
+#include "parallel/exchange/gradient_exchange.h"
 #include "parallel/replica/device_sharing.h"
 #include "parallel/replica/replica_parts.h"
 

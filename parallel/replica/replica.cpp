@@ -5,6 +5,7 @@
 
 #include "core/base/sha256.h"
 #include "core/io/weights.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/replica_state.h"

@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/exec/dry_backend.h"
 #include "core/step/dry_communicator.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 
 namespace lockstep {

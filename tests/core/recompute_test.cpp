@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "core/plan/program_plan.h"
-#include "lockstep/error.h"
 #include "lockstep/zoo.h"
 #include "tests/core/trace_helpers.h"
 
@@ -132,12 +131,6 @@ TEST(Recompute, ADeepNetworkNeedsAFractionOfItsActivations) {
   const Graph graph = resnet(64);
   const Graph all = recompute_all(graph);
   EXPECT_LT(double(arena_bytes(all)), 0.5 * double(arena_bytes(graph)));
-}
-
-TEST(Recompute, ModesHaveNames) {
-  EXPECT_EQ(parse_recompute("auto"), Recompute::automatic);
-  EXPECT_EQ(name_of(parse_recompute("all")), "all");
-  EXPECT_THROW(parse_recompute("some"), ConfigError);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST(RandomCrop, TakesTheMiddleWhereNothingFits) {
 
 TEST(MiddleCrop, IsTheMiddleOfTheShrunkPicture) {
   // 500x375 -> 341x256, of which columns 58 to 282 and rows 16 to 240.
-  const Crop crop = middle_crop({500, 375}, 224);
+  const Crop crop = middle_crop({500, 375}, {224, 224}, 256);
   const double step = 375.0 / 256;
   EXPECT_NEAR(crop.box.x, 58 * 500.0 / 341, 1e-9);
   EXPECT_NEAR(crop.box.y, 16 * step, 1e-9);
@@ -82,11 +82,11 @@ TEST(MiddleCrop, IsTheMiddleOfTheShrunkPicture) {
   EXPECT_NEAR(crop.box.height, 224 * step, 1e-9);
   EXPECT_EQ(crop.limit, (PixelRect{0, 0, 500, 375}));
   // 343x256: half of 119 is 59.5, and the even neighbour is 60.
-  EXPECT_NEAR(middle_crop({343, 256}, 224).box.x, 60, 1e-9);
+  EXPECT_NEAR(middle_crop({343, 256}, {224, 224}, 256).box.x, 60, 1e-9);
 }
 
 TEST(MiddleCrop, LeavesPicturesOfTheRightSize) {
-  const Crop crop = middle_crop({32, 32}, 32);
+  const Crop crop = middle_crop({32, 32}, {32, 32}, evaluation_short_side(32));
   EXPECT_EQ(crop.box.x, 0);
   EXPECT_EQ(crop.box.width, 32);
   EXPECT_EQ(crop.box.height, 32);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/data/table/bad_rows.h"
 #include "core/data/table/table_inputs.h"
 #include "tests/data/table_fixture.h"
 

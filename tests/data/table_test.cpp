@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/data/preprocessing.h"
+#include "core/data/table/bad_rows.h"
 #include "core/data/table/table_inputs.h"
 #include "lockstep/error.h"
 #include "lockstep/sources.h"

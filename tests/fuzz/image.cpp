@@ -23,8 +23,9 @@ void decode(data::AnyImageDecoder& decoder, std::span<const std::byte> file, boo
                 "a picture of an impossible size");
   if (std::int64_t{size.width} * size.height > kMaxPixels) return;
   const data::ImageSize wanted{24, 24};
-  const data::Crop crop = random ? data::random_crop(file.size(), 0, 0, size, 0.1)
-                                 : data::middle_crop(size, wanted.width);
+  const data::Crop crop =
+      random ? data::random_crop(file.size(), 0, 0, size, 0.1)
+             : data::middle_crop(size, wanted, data::evaluation_short_side(wanted.width));
   const data::DecodedCrop decoded = decoder.decode(crop, wanted, data::DecodeScale::quick);
   std::vector<std::uint8_t> sample(std::size_t(wanted.width) * std::size_t(wanted.height) * 3);
   data::Resampler resampler;

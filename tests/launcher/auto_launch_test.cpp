@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/settings/flags.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

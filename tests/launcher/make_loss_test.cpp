@@ -5,6 +5,7 @@
 #include "core/nn/trace.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
+#include "launcher/settings/flags.h"
 #include "launcher/settings/open_data.h"
 #include "lockstep/error.h"
 

@@ -11,6 +11,7 @@
 #include "launcher/scale/scale_machine.h"
 #include "launcher/scale/scale_report.h"
 #include "launcher/scale/scale_runs.h"
+#include "launcher/settings/flags.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

@@ -11,6 +11,7 @@
 #include "lockstep/trainer.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/communicator_warmup.h"
 #include "parallel/replica/replica_state.h"

@@ -10,6 +10,7 @@
 #include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/program_set.h"
 #include "parallel/replica/replica_state.h"

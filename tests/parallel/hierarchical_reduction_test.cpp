@@ -142,7 +142,7 @@ void check_plans(const std::vector<ShardRange>& owners, int shards, int per_host
   RandomStream random(random_key(7, "leaves"), std::uint64_t(shards));
   for (const ShardRange& own : owners)
     for (int s = own.first; s < own.last; ++s)
-      leaves[std::size_t(s)] = random.normal() * float(1 << random.below(20));
+      leaves[std::size_t(s)] = random.uniform(-1, 1) * float(1 << random.below(20));
   ASSERT_EQ(sum_on_two_levels(plans, owners, leaves, std::size_t(per_host)),
             naive_tree(leaves, 0, shards).value())
       << shards << " on " << ranks << ", " << per_host << " a host";

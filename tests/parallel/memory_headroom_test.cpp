@@ -2,8 +2,11 @@
 // What ranks with different memory have room for.
 #include "parallel/memory/memory_headroom.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "tests/support/metered_backend.h"
 #include "tests/support/mpi_world.h"
@@ -26,9 +29,12 @@ class PretendedContext final : public RankContext {
   testing::MeteredBackend metered_{std::make_unique<testing::NullBackend>()};
 };
 
+/// Of the rank that has the least, of those that say.
 MemoryHeadroom room(DeviceMemory own) {
   PretendedContext context(std::move(own));
-  MemoryHeadroom room = memory_headroom(context);
+  const std::vector<MemoryHeadroom> rooms = gather_memory_headroom(context);
+  MemoryHeadroom room = *std::ranges::min_element(
+      rooms, {}, [](const MemoryHeadroom& of) { return of.bytes.value_or(UINT64_MAX); });
   std::vector<std::uint64_t> all(std::size_t(context.size()));
   const std::uint64_t bytes = room.bytes.value_or(7);
   testing::mpi_world().all_gather(&bytes, all.data(), sizeof bytes);

@@ -11,6 +11,7 @@
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/run_loaders.h"
 #include "tests/parallel/metered_context.h"

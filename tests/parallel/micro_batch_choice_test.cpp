@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/error.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/memory/micro_batch_timer.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"

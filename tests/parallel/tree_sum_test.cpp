@@ -17,7 +17,7 @@ using testing::naive_tree;
 Leaves random_leaves(RandomStream& random, int shards) {
   Leaves leaves;
   for (int i = 0; i < shards; ++i)
-    leaves.emplace_back(random.normal() * float(1 << random.below(20)));
+    leaves.emplace_back(random.uniform(-1, 1) * float(1 << random.below(20)));
   return leaves;
 }
 

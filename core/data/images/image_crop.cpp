@@ -100,10 +100,6 @@ Crop middle_crop(ImageSize image, ImageSize part, int short_side) {
   return crop;
 }
 
-Crop middle_crop(ImageSize image, int size) {
-  return middle_crop(image, {size, size}, evaluation_short_side(size));
-}
-
 ImageSize shrunk(ImageSize image, int short_side) {
   return std::min(image.width, image.height) <= short_side ? image
                                                            : with_short_side(image, short_side);

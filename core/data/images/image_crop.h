@@ -22,12 +22,8 @@ Crop random_crop(std::uint64_t seed,
 /// size * 256 / 224, rounded down, as is usual for models of ImageNet.
 int evaluation_short_side(int size);
 
-/// What evaluation looks at: the short side becomes `size` * 256 / 224 pixels, and `size` x `size`
-/// are cut from the middle. An image of exactly that size is left as it is.
-Crop middle_crop(ImageSize image, int size);
-
-/// The same for any part: the short side becomes `short_side` pixels, and `part` is cut from the
-/// middle.
+/// What evaluation looks at: the short side becomes `short_side` pixels, and `part` is cut from the
+/// middle. An image of exactly that size is left as it is.
 Crop middle_crop(ImageSize image, ImageSize part, int short_side);
 
 /// The image with its short side shrunk to `short_side`; smaller ones stay.

@@ -6,7 +6,6 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/data/content_sample.h"
-#include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_header.h"
 #include "core/data/images/image_samples.h"

@@ -10,7 +10,6 @@
 #include "core/base/file_reader.h"
 #include "core/base/parameter_names.h"
 #include "core/data/content_sample.h"
-#include "core/data/images/image_crop.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_samples.h"
 #include "core/data/images/image_workspace.h"

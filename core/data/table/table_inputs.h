@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/data/table/bad_rows.h"
 #include "lockstep/preprocessing.h"
 
 namespace lockstep::data {

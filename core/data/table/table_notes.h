@@ -3,7 +3,9 @@
 
 #include <string>
 
+#include "core/data/table/column_roles.h"
 #include "core/data/table/table_rows.h"
+#include "core/data/table/table_survey.h"
 
 namespace lockstep::data {
 

@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/data/table/cell.h"
+#include "core/data/table/row_parser.h"
 
 namespace lockstep::data {
 namespace {

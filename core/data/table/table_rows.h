@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "core/data/table/bad_rows.h"
-#include "core/data/table/row_parser.h"
+#include "core/data/table/column_roles.h"
+#include "core/data/table/table_survey.h"
 #include "lockstep/preprocessing.h"
 
 namespace lockstep::data {

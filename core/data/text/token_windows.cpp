@@ -8,6 +8,7 @@
 #include "core/base/parameter_names.h"
 #include "core/base/random.h"
 #include "core/data/content_sample.h"
+#include "core/data/ignore_label.h"
 #include "lockstep/preprocessing.h"
 
 namespace lockstep::data {

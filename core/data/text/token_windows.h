@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/data/ignore_label.h"
 #include "lockstep/dataset.h"
 
 namespace lockstep::data {
