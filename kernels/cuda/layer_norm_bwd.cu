@@ -7,21 +7,25 @@
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/reduce.cuh"
 
-// Columns are spread over the threads of a block, which walks over its rows a few at a time: each
+// Columns are spread over the threads of a block, which walks over its rows two at a time: each
 // thread keeps the sums of dgamma and dbeta of its columns in registers while the block writes dh.
-// At the end every block has a partial sum in the workspace; a second kernel adds these in a fixed
-// order. Which rows are a block's is a function of the shape alone. Bytes: h, dy, dh, and dh_in
-// with a residual, once; the partial sums are a few percent of that. Bound by memory.
+// All that a row needs is read before its sums, so that one wait for memory serves them; other
+// blocks of the multiprocessor fill it. At the end every block has a partial sum in the workspace;
+// a second kernel adds these in a fixed order. Which rows are a block's is a function of the shape
+// alone. Bytes: h, dy, dh, and dh_in with a residual, once; the partial sums are a few percent of
+// that. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 
-/// Partial sums at most: four blocks for each multiprocessor of the largest devices.
-constexpr std::int64_t kMaxParts = 528;
-constexpr int kMaxThreads = 512;
+constexpr int kMaxThreads = 512, kFewThreads = 256;
 constexpr std::int64_t kHeldColumns = 8192;
-constexpr int kRows = 4;  // walked over at a time
-/// Columns and slices of the parts that a block of the second kernel adds.
-constexpr int kSumColumns = 32, kSumSlices = kBlock / kSumColumns;
+constexpr int kRows = 2;  // walked over at a time
+/// Partial sums at most: so many blocks that each multiprocessor of the largest devices has this
+/// many threads, or four blocks.
+constexpr std::int64_t kMultiprocessors = 132, kThreadsWanted = 768;
+/// Columns and slices of the parts that a block of the second kernel adds: 32 bytes of a row, which
+/// is what memory is read by, and so many blocks that 768 columns fill a device.
+constexpr int kSumColumns = 8, kSumSlices = kBlock / kSumColumns;
 
 template <typename T>
 struct LayerNormBwdArgs {
@@ -35,51 +39,43 @@ struct LayerNormBwdArgs {
   std::int64_t rows = 0, width = 0;
 };
 
-/// What a row needs from all its columns: sums of g and of g xhat.
-struct RowSums {
-  float g = 0, product = 0;
-};
+/// What rows need from all their columns: of each the sums of g and of g xhat.
+template <int rows>
+using RowSums = Chunk<float, 2 * rows>;
 
-/// Sums over the block of `count` rows; as in reduce.cuh, with one pair of barriers for all.
-template <int count>
-__device__ inline void block_sums(RowSums (&sums)[count]) {
-  RowSums* const shared = dynamic_shared<RowSums>();
-  const int warp = int(threadIdx.x) / kWarp, warps = int(blockDim.x) / kWarp;
-  for (RowSums& sum : sums) sum = {warp_reduce(sum.g, Sum{}), warp_reduce(sum.product, Sum{})};
-  __syncthreads();
-  if (threadIdx.x % kWarp == 0)
-    for (int r = 0; r < count; ++r) shared[warp * count + r] = sums[r];
-  __syncthreads();
-  for (int r = 0; r < count; ++r) {
-    sums[r] = shared[r];
-    for (int w = 1; w < warps; ++w) {
-      sums[r].g += shared[w * count + r].g;
-      sums[r].product += shared[w * count + r].product;
+/// Sums over the block. As many lanes as there are sums end up with one each: of the two halves of
+/// what a lane has, it hands one over at each of the first steps, so that these cost one exchange a
+/// sum together. `shared`: that of one iteration, [warps]; the next has another one, so that one
+/// barrier will do.
+template <int rows>
+__device__ inline void block_sums(RowSums<rows>& sums, RowSums<rows>* shared) {
+  constexpr int kSums = 2 * rows;
+  static_assert((kSums & (kSums - 1)) == 0 && kSums <= kWarp);
+  const int lane = int(threadIdx.x) % kWarp;
+  int distance = kWarp / 2;
+#pragma unroll
+  for (int half = kSums / 2; half > 0; half /= 2, distance /= 2) {
+    const bool upper = (lane & distance) != 0;
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float given = upper ? sums.values[i] : sums.values[i + half];
+      const float kept = upper ? sums.values[i + half] : sums.values[i];
+      sums.values[i] = kept + __shfl_xor_sync(kAllLanes, given, distance);
     }
   }
-}
-
-/// dh of some columns of a row, given the row's means.
-template <typename T, int width>
-__device__ inline void store_dh(const LayerNormBwdArgs<T>& a,
-                                std::int64_t at,
-                                const Chunk<T, width>& h,
-                                const Chunk<T, width>& dy,
-                                const Chunk<float, width>& gamma,
-                                float mean,
-                                float rstd,
-                                const RowSums& means) {
-  Chunk<T, width> added{};
-  if (a.dh_in != nullptr) added = load_chunk<width>(a.dh_in + at);
-  Chunk<T, width> result;
-  for (int i = 0; i < width; ++i) {
-    const float normal = (to_float(h.values[i]) - mean) * rstd;
-    const float g = to_float(dy.values[i]) * gamma.values[i];
-    float d = rstd * (g - means.g - normal * means.product);
-    if (a.dh_in != nullptr) d += to_float(added.values[i]);
-    result.values[i] = from_float<T>(d);
+  float sum = sums.values[0];
+#pragma unroll
+  for (; distance > 0; distance /= 2) sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  constexpr int kLanes = kWarp / kSums;  // that have the same sum
+  if (lane % kLanes == 0) shared[threadIdx.x / kWarp].values[lane / kLanes] = sum;
+  __syncthreads();
+  sums = shared[0];
+#pragma unroll 1
+  for (int warp = 1; warp < int(blockDim.x) / kWarp; ++warp) {
+    const RowSums<rows> other = shared[warp];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums.values[i] += other.values[i];
   }
-  store_chunk(a.dh + at, result);
 }
 
 /// The sums of dgamma and dbeta of this thread's columns: in registers, or where `steps` is 0 in
@@ -93,22 +89,17 @@ class ColumnSums {
         write(c, {}, {});
       });
   }
+  /// Of a row: dy and xhat of some columns.
   __device__ void add(int step,
                       std::int64_t column,
-                      const Chunk<float, width>& gamma,
-                      const Chunk<float, width>& beta) {
+                      const Chunk<float, width>& dy,
+                      const Chunk<float, width>& normal) {
     if constexpr (steps > 0) {
-      for (int i = 0; i < width; ++i) {
-        gammas_[step].values[i] += gamma.values[i];
-        betas_[step].values[i] += beta.values[i];
-      }
+      add_to(gammas_[step], betas_[step], dy, normal);
     } else {
       Chunk<float, width> gammas = load_chunk<width>(part_ + column);
       Chunk<float, width> betas = load_chunk<width>(part_ + columns_ + column);
-      for (int i = 0; i < width; ++i) {
-        gammas.values[i] += gamma.values[i];
-        betas.values[i] += beta.values[i];
-      }
+      add_to(gammas, betas, dy, normal);
       write(column, gammas, betas);
     }
   }
@@ -121,6 +112,15 @@ class ColumnSums {
   }
 
  private:
+  __device__ static void add_to(Chunk<float, width>& gammas,
+                                Chunk<float, width>& betas,
+                                const Chunk<float, width>& dy,
+                                const Chunk<float, width>& normal) {
+    for (int i = 0; i < width; ++i) {
+      gammas.values[i] = fmaf(dy.values[i], normal.values[i], gammas.values[i]);
+      betas.values[i] += dy.values[i];
+    }
+  }
   __device__ void write(std::int64_t column,
                         const Chunk<float, width>& gamma,
                         const Chunk<float, width>& beta) {
@@ -134,71 +134,102 @@ class ColumnSums {
   Chunk<float, width> betas_[steps > 0 ? steps : 1] = {};
 };
 
-/// `rows` rows are walked over at a time, so that their loads are under way together.
-template <typename T, int steps, int width, int rows>
-__global__ void __launch_bounds__(kMaxThreads) layer_norm_bwd_kernel(LayerNormBwdArgs<T> a) {
+/// Keeps the compiler from holding what it has computed of `chunk`: it computes it again from these
+/// few registers.
+template <typename T, int width>
+__device__ inline void hold_packed(Chunk<T, width>& chunk) {
+  if constexpr (sizeof(T) < sizeof(float) && sizeof(chunk) % sizeof(std::uint32_t) == 0) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(&chunk);
+#pragma unroll
+    for (std::size_t i = 0; i < sizeof(chunk) / sizeof(std::uint32_t); ++i)
+      asm volatile("" : "+r"(words[i]));
+  }
+}
+
+/// Some columns of a row.
+template <typename T, int width>
+struct RowColumns {
+  Chunk<T, width> h, dy, added;
+  __device__ void load(const LayerNormBwdArgs<T>& a, std::int64_t at) {
+    h = load_chunk<width>(a.h + at);
+    dy = load_chunk<width>(a.dy + at);
+    if (a.dh_in != nullptr)
+      added = load_chunk<width>(a.dh_in + at);
+    else
+      added = {};
+  }
+};
+
+/// `rows` rows are walked over at a time, so that their loads are under way together. Of blocks of
+/// up to kFewThreads a multiprocessor holds three at least: 80 registers a thread.
+template <typename T, int steps, int width, int rows, int most>
+__global__ void __launch_bounds__(most, most == kFewThreads ? 3 : 1)
+    layer_norm_bwd_kernel(LayerNormBwdArgs<T> a) {
+  constexpr int kHeld = steps > 0 ? steps : 1;
   const int lane = int(threadIdx.x), threads = int(blockDim.x);
+  const float share = 1.0f / float(a.width);
   ColumnSums<steps, width> column_sums(a.parts + blockIdx.x * 2 * a.width, a.width);
+  HeldRow<float, steps == 1 ? 1 : 0, width> gammas(a.gamma);
+  if constexpr (steps == 1)
+    for_columns<1, width>(
+        lane, threads, a.width, [&](int, std::int64_t column) { gammas.hold(0, column); });
+  RowSums<rows>* shared = dynamic_shared<RowSums<rows>>();
+  int other = threads / kWarp;  // from this iteration's part of it to the next one's
   for (std::int64_t first = std::int64_t(blockIdx.x) * rows; first < a.rows;
-       first += std::int64_t(gridDim.x) * rows) {
-    Chunk<T, width> h[rows][steps > 0 ? steps : 1], dy[rows][steps > 0 ? steps : 1];
-    RowSums sums[rows];
+       first += std::int64_t(gridDim.x) * rows, shared += other, other = -other) {
+    RowColumns<T, width> row[rows][kHeld];
+    RowSums<rows> sums{};
     float mean[rows], rstd[rows];
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
-      const std::int64_t row = first + r;
-      if (row >= a.rows) continue;
+      if (first + r >= a.rows) continue;
       if constexpr (steps > 0)
         for_columns<steps, width>(lane, threads, a.width, [&](int step, std::int64_t column) {
-          h[r][step] = load_chunk<width>(a.h + row * a.width + column);
-          dy[r][step] = load_chunk<width>(a.dy + row * a.width + column);
+          row[r][step].load(a, (first + r) * a.width + column);
         });
-      const Chunk<float, 2> saved = load_chunk<2>(a.saved + 2 * row);
+      const Chunk<float, 2> saved = load_chunk<2>(a.saved + 2 * (first + r));
       mean[r] = saved.values[0];
       rstd[r] = saved.values[1];
     }
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       if (first + r >= a.rows) continue;
-      const std::int64_t offset = (first + r) * a.width;
       for_columns<steps, width>(lane, threads, a.width, [&](int step, std::int64_t column) {
-        if constexpr (steps == 0) {
-          h[r][0] = load_chunk<width>(a.h + offset + column);
-          dy[r][0] = load_chunk<width>(a.dy + offset + column);
-        }
-        const Chunk<float, width> gamma = load_chunk<width>(a.gamma + column);
-        Chunk<float, width> dgamma, dbeta;
+        if constexpr (steps == 0) row[r][0].load(a, (first + r) * a.width + column);
+        const Chunk<float, width> gamma = gammas.get(0, column);
+        Chunk<float, width> dy, normal;
         for (int i = 0; i < width; ++i) {
-          const float d = to_float(dy[r][step].values[i]);
-          const float normal = (to_float(h[r][step].values[i]) - mean[r]) * rstd[r];
-          const float g = d * gamma.values[i];
-          sums[r].g += g;
-          sums[r].product = fmaf(g, normal, sums[r].product);
-          dgamma.values[i] = d * normal;
-          dbeta.values[i] = d;
+          dy.values[i] = to_float(row[r][step].dy.values[i]);
+          normal.values[i] = (to_float(row[r][step].h.values[i]) - mean[r]) * rstd[r];
+          const float g = dy.values[i] * gamma.values[i];
+          sums.values[2 * r] += g;
+          sums.values[2 * r + 1] = fmaf(g, normal.values[i], sums.values[2 * r + 1]);
         }
-        column_sums.add(step, column, dgamma, dbeta);
+        column_sums.add(step, column, dy, normal);
       });
     }
-    block_sums(sums);
+    block_sums<rows>(sums, shared);
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       if (first + r >= a.rows) continue;
-      const std::int64_t offset = (first + r) * a.width;
-      const RowSums means{sums[r].g / float(a.width), sums[r].product / float(a.width)};
+      // dh = rstd (g - mean of g - xhat (mean of g xhat)) + dh_in, with what a row shares taken
+      // out.
+      const float of_ones = -rstd[r] * (sums.values[2 * r] * share);
+      const float of_centered = -rstd[r] * rstd[r] * (sums.values[2 * r + 1] * share);
       for_columns<steps, width>(lane, threads, a.width, [&](int step, std::int64_t column) {
-        if constexpr (steps == 0) {
-          h[r][0] = load_chunk<width>(a.h + offset + column);
-          dy[r][0] = load_chunk<width>(a.dy + offset + column);
+        const std::int64_t at = (first + r) * a.width + column;
+        if constexpr (steps == 0) row[r][0].load(a, at);
+        hold_packed(row[r][step].h);
+        hold_packed(row[r][step].dy);
+        const Chunk<float, width> gamma = gammas.get(0, column);
+        Chunk<T, width> result;
+        for (int i = 0; i < width; ++i) {
+          const float g = to_float(row[r][step].dy.values[i]) * gamma.values[i];
+          const float d = fmaf(
+              to_float(row[r][step].h.values[i]) - mean[r], of_centered, fmaf(g, rstd[r], of_ones));
+          result.values[i] = from_float<T>(d + to_float(row[r][step].added.values[i]));
         }
-        store_dh(a,
-                 offset + column,
-                 h[r][step],
-                 dy[r][step],
-                 load_chunk<width>(a.gamma + column),
-                 mean[r],
-                 rstd[r],
-                 means);
+        store_chunk(a.dh + at, result);
       });
     }
   }
@@ -243,7 +274,7 @@ class LayerNormBwdKernel final : public BoundKernel {
         adds_beta_(op.bias() && spec.output_accumulates[2]),
         rows_(spec.inputs[3].shape[0]),
         width_(spec.inputs[0].shape[-1]),
-        parts_(std::clamp<std::int64_t>(ceil_div(rows_, kRows), 1, kMaxParts)) {}
+        parts_(std::clamp<std::int64_t>(ceil_div(rows_, kRows), 1, max_parts())) {}
 
   std::size_t workspace_bytes() const override {
     return std::size_t(parts_ * 2 * width_) * sizeof(float);
@@ -254,7 +285,8 @@ class LayerNormBwdKernel final : public BoundKernel {
     if (width_ % kPack != 0)
       start<0, 1, 1>();
     else if (width_ <= kMaxThreads * kPack)
-      start<1, kPack, kRows>();
+      threads_for(1, kPack) <= kFewThreads ? start<1, kPack, kRows, kFewThreads>()
+                                           : start<1, kPack, kRows>();
     else if (width_ <= kHeldColumns)
       start<kHeldColumns / kMaxThreads / kPack, kPack, 1>();
     else
@@ -272,17 +304,27 @@ class LayerNormBwdKernel final : public BoundKernel {
   }
 
  private:
-  template <int steps, int width, int rows>
-  void start() {
+  /// Threads of a block that has `steps` groups of `width` columns a thread, or any number where it
+  /// is 0.
+  unsigned threads_for(int steps, int width) const {
     const std::int64_t lanes = ceil_div(width_, width * std::max(steps, 1));
-    const auto threads =
-        unsigned(std::min<std::int64_t>(ceil_div(lanes, kWarp) * kWarp, kMaxThreads));
+    return unsigned(std::min<std::int64_t>(ceil_div(lanes, kWarp) * kWarp, kMaxThreads));
+  }
+  std::int64_t max_parts() const {
+    constexpr int kPack = Pack<T>::kElems;
+    const std::int64_t threads = threads_for(1, width_ % kPack == 0 ? kPack : 1);
+    return kMultiprocessors * std::max<std::int64_t>(4, kThreadsWanted / threads);
+  }
+
+  template <int steps, int width, int rows, int most = kMaxThreads>
+  void start() {
+    const unsigned threads = threads_for(steps, width);
     launch("layer_norm_bwd",
            {.grid = dim3(unsigned(parts_)),
             .block = dim3(threads),
-            .shared_bytes = threads / kWarp * rows * sizeof(RowSums)},
+            .shared_bytes = 2 * (threads / kWarp) * sizeof(RowSums<rows>)},
            stream(),
-           layer_norm_bwd_kernel<T, steps, width, rows>,
+           layer_norm_bwd_kernel<T, steps, width, rows, most>,
            LayerNormBwdArgs<T>{.h = input<T>(0),
                                .dy = input<T>(1),
                                .gamma = input(2),

@@ -43,10 +43,13 @@ __device__ inline BlockScan scan_block(std::int32_t value, std::int32_t* shared)
   return scan;
 }
 
-/// offsets[v] = the sum of the counts of tokens below v; next: the same, over the counts. One
+/// offsets[v] = the sum of the counts of tokens below v; next: the same, over the counts;
+/// frequent[1..] = the frequent tokens, frequent[0], which is zero before, how many they are. One
 /// block.
-__global__ void __launch_bounds__(kScanThreads)
-    add_up_counts_kernel(std::int32_t* offsets, std::int32_t* next, std::int64_t vocabulary) {
+__global__ void __launch_bounds__(kScanThreads) add_up_counts_kernel(std::int32_t* offsets,
+                                                                     std::int32_t* next,
+                                                                     std::int32_t* frequent,
+                                                                     std::int64_t vocabulary) {
   std::int32_t sum = 0;
   for (std::int64_t tile = 0; tile < vocabulary; tile += std::int64_t(blockDim.x) * kScanItems) {
     const std::int64_t first = tile + std::int64_t(threadIdx.x) * kScanItems;
@@ -59,6 +62,8 @@ __global__ void __launch_bounds__(kScanThreads)
     std::int32_t offset = sum + scan.before;
     for (int i = 0; i < kScanItems; ++i) {
       if (first + i < vocabulary) offsets[first + i] = next[first + i] = offset;
+      if (counts[i] >= TokenOrder::kFrequent)
+        frequent[1 + atomicAdd(frequent, 1)] = std::int32_t(first) + i;
       offset += counts[i];
     }
     sum += scan.all;
@@ -89,13 +94,14 @@ __global__ void order_rows_kernel(std::int32_t* order,
 
 /// Arrays of int32 in the workspace.
 struct Arrays {
-  std::int32_t *offsets, *next, *gathered, *order;
+  std::int32_t *offsets, *next, *frequent, *gathered, *order;
 };
 Arrays arrays_in(void* workspace, std::int64_t rows, std::int64_t vocabulary) {
   auto* const offsets = static_cast<std::int32_t*>(workspace);
   auto* const next = offsets + vocabulary + 1;
-  auto* const gathered = next + vocabulary;
-  return {offsets, next, gathered, gathered + rows};
+  auto* const frequent = next + vocabulary;
+  auto* const gathered = frequent + 1 + rows / TokenOrder::kFrequent;
+  return {offsets, next, frequent, gathered, gathered + rows};
 }
 
 }  // namespace
@@ -111,7 +117,7 @@ TokenOrder::TokenOrder(std::int64_t rows, std::int64_t vocabulary)
 }
 
 std::size_t TokenOrder::workspace_bytes() const {
-  return std::size_t(2 * vocabulary_ + 1 + 2 * rows_) * sizeof(std::int32_t);
+  return std::size_t(2 * vocabulary_ + 2 + max_frequent() + 2 * rows_) * sizeof(std::int32_t);
 }
 
 const std::int32_t* TokenOrder::offsets(const void* workspace) const {
@@ -121,11 +127,15 @@ const std::int32_t* TokenOrder::order(const void* workspace) const {
   return arrays_in(const_cast<void*>(workspace), rows_, vocabulary_).order;
 }
 
+const std::int32_t* TokenOrder::frequent(const void* workspace) const {
+  return arrays_in(const_cast<void*>(workspace), rows_, vocabulary_).frequent;
+}
+
 void TokenOrder::sort(const Device& device, const std::int32_t* tokens, void* workspace) const {
   const Arrays a = arrays_in(workspace, rows_, vocabulary_);
   const cudaStream_t stream = device.compute;
-  check(cudaMemsetAsync(a.next, 0, std::size_t(vocabulary_) * sizeof(std::int32_t), stream),
-        "token counts");
+  const std::size_t counts = std::size_t(vocabulary_ + 1);  // and that of the frequent ones
+  check(cudaMemsetAsync(a.next, 0, counts * sizeof(std::int32_t), stream), "token counts");
   launch("count_tokens", cover(rows_), stream, count_tokens_kernel, a.next, tokens, rows_);
   launch("add_up_counts",
          {.block = dim3(kScanThreads), .shared_bytes = kScanThreads / kWarp * sizeof(std::int32_t)},
@@ -133,6 +143,7 @@ void TokenOrder::sort(const Device& device, const std::int32_t* tokens, void* wo
          add_up_counts_kernel,
          a.offsets,
          a.next,
+         a.frequent,
          vocabulary_);
   launch(
       "gather_rows", cover(rows_), stream, gather_rows_kernel, a.gathered, a.next, tokens, rows_);

@@ -16,7 +16,8 @@ struct TableSize {
   std::int64_t samples, tokens, width, vocabulary, positions;
 };
 
-// Empty, single, vector tails, and a table whose rows mostly stay unused.
+// Empty, single, vector tails, a table whose rows mostly stay unused, and tokens that occur 31 to
+// 33, 65 and some hundred times: from 32 on they have blocks of their own on a GPU.
 const TableSize kTableSizes[] = {{0, 5, 7, 11, 5},
                                  {2, 0, 7, 11, 5},
                                  {1, 1, 1, 1, 1},
@@ -24,7 +25,13 @@ const TableSize kTableSizes[] = {{0, 5, 7, 11, 5},
                                  {2, 7, 31, 3, 7},
                                  {4, 9, 16, 65, 12},
                                  {3, 64, 128, 65, 64},
-                                 {1, 5, 48, 50257, 8}};
+                                 {1, 5, 48, 50257, 8},
+                                 {1, 31, 8, 1, 31},
+                                 {1, 32, 8, 1, 32},
+                                 {1, 33, 3, 1, 33},
+                                 {1, 65, 3, 1, 65},
+                                 {3, 131, 132, 3, 131},
+                                 {2, 150, 33, 2, 150}};
 
 std::string name_of_table(const TableSize& s) {
   return fmt::format("{}x{}x{} of {}", s.samples, s.tokens, s.width, s.vocabulary);
