@@ -2,6 +2,8 @@
 #include "core/plan/flat_space.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "core/base/check.h"
 
@@ -35,27 +37,38 @@ std::vector<Finished> finishing_order(const Graph& graph) {
 constexpr std::int64_t kLastBucketShare = 8;
 // Elements: 256 KiB. No tensor is cut into smaller buckets.
 constexpr std::int64_t kMinPiece = 64 * 1024;
+// A bucket is padded where that makes it larger by less than one part in as many.
+constexpr std::int64_t kMinUnits = 16;
 
 /// Sizes in elements.
 struct BucketSizes {
   std::int64_t limit = 1;  ///< a bucket with as many takes no other tensor
   std::int64_t last = 0;   ///< the last of several buckets is to have at most as many
-  std::int64_t piece = 1;  ///< of a bucket within a tensor that is larger
+  std::int64_t unit = 1;   ///< of equal chunks for all ranks
+  std::int64_t large = 1;  ///< a parameter with more begins a bucket
+  std::int64_t piece = 1;  ///< of a bucket within such a parameter
 
-  explicit BucketSizes(std::int64_t bytes)
+  BucketSizes(std::int64_t bytes, const BucketRules& rules)
       : limit(std::max<std::int64_t>(1, bytes / 4)),
         last(limit / kLastBucketShare),
-        piece(std::max(limit / kSegmentAlignment * kSegmentAlignment, kMinPiece)) {}
+        unit(std::lcm(kSegmentAlignment, kChunkUnit * rules.ranks)),
+        large(std::max(limit / kSegmentAlignment * kSegmentAlignment, kMinPiece)),
+        piece(rules.cuts_parameters ? with_padding(large)
+                                    : std::numeric_limits<std::int64_t>::max()) {}
+
+  std::int64_t with_padding(std::int64_t elems) const {
+    return elems < kMinUnits * unit ? elems : (elems + unit - 1) / unit * unit;
+  }
 };
 
-/// Whether a bucket begins with each parameter. One begins before a parameter of several pieces, so
-/// that what is complete earlier does not wait for it, unless it would end a bucket that is small.
+/// Whether a bucket begins with each parameter. One begins before a large parameter, so that what
+/// is complete earlier does not wait for it, unless it would end a bucket that is small.
 std::vector<bool> bucket_begins(const std::vector<Finished>& order, const BucketSizes& sizes) {
   std::vector<bool> begins(order.size());
   std::int64_t open = 0, buckets = 0;
   std::size_t last = 0;  // the first parameter of which the open bucket has some
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const bool is_large = order[i].elems > sizes.piece;
+    const bool is_large = order[i].elems > sizes.large;
     begins[i] = i == 0 || open >= sizes.limit || (is_large && open > sizes.last);
     if (begins[i]) {
       open = 0;
@@ -63,9 +76,10 @@ std::vector<bool> bucket_begins(const std::vector<Finished>& order, const Bucket
       ++buckets;
     }
     open += order[i].elems;
-    if (!is_large) continue;
-    buckets += (open - 1) / sizes.piece;
-    open -= (open - 1) / sizes.piece * sizes.piece;
+    const std::int64_t cuts = order[i].elems > sizes.piece ? (open - 1) / sizes.piece : 0;
+    if (cuts == 0) continue;
+    buckets += cuts;
+    open -= cuts * sizes.piece;
     last = i;
   }
   if (buckets < 2 || open <= sizes.last) return begins;
@@ -80,6 +94,13 @@ std::vector<bool> bucket_begins(const std::vector<Finished>& order, const Bucket
   }
   if (cut < order.size()) begins[cut] = true;
   return begins;
+}
+
+void end_bucket(FlatSpace& space, const BucketSizes& sizes) {
+  if (space.buckets.empty()) return;
+  Bucket& bucket = space.buckets.back();
+  bucket.elems = sizes.with_padding(bucket.elems);
+  space.elems = bucket.offset + bucket.elems;
 }
 
 void append(FlatSpace& space, int parameter, std::int64_t elems, std::int64_t piece) {
@@ -100,19 +121,23 @@ void append(FlatSpace& space, int parameter, std::int64_t elems, std::int64_t pi
 
 }  // namespace
 
-FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes) {
+FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes, const BucketRules& rules) {
   FlatSpace space;
   space.segment_of_parameter.assign(graph.parameters().size(), -1);
-  const BucketSizes sizes(bucket_bytes);
+  const BucketSizes sizes(bucket_bytes, rules);
   const auto elems_of = [&](int parameter) {
     return graph.parameters()[std::size_t(parameter)].shape.elems();
   };
   const std::vector<Finished> order = finishing_order(graph);
   const std::vector<bool> begins = bucket_begins(order, sizes);
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (begins[i]) space.buckets.push_back({space.elems, 0});
+    if (begins[i]) {
+      end_bucket(space, sizes);
+      space.buckets.push_back({space.elems, 0});
+    }
     append(space, order[i].parameter, elems_of(order[i].parameter), sizes.piece);
   }
+  end_bucket(space, sizes);
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     if (!graph.parameters()[i].frozen) continue;
     const std::int64_t elems = elems_of(int(i));

@@ -42,14 +42,31 @@ struct FlatSpace {
   }
 };
 
+/// Elements of which a rank's part of a bucket is a multiple, but for the last ranks': 64 bytes, so
+/// that ranks share no cache line.
+inline constexpr std::int64_t kChunkUnit = 16;
+
+/// Who exchanges the buckets.
+struct BucketRules {
+  int ranks = 1;
+  /// Whether a parameter larger than a bucket becomes several. Where several buckets are under way
+  /// at once, the largest decides about receive buffers; where they take turns, as on GPUs, pieces
+  /// would only add latencies.
+  bool cuts_parameters = true;
+};
+
 /// Lays out the parameters of a training graph in buckets of at least `bucket_bytes` and less than
-/// one parameter more. A parameter larger than that (and than 256 KiB) is cut into buckets of that
-/// size: then the largest bucket, which receive buffers are made for, does not grow with it. Where
-/// there are several buckets, backward can hide all but what its last kernels complete: the last
-/// bucket has an eighth of `bucket_bytes` at most, or what one node completes, and no more than
-/// that shares a bucket with the begin of a large parameter. Depends on the graph alone, so ranks
-/// agree without talking.
-FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes);
+/// one parameter more. A parameter larger than that (and than 256 KiB) begins a bucket, and is cut
+/// into buckets of that size where the rules say so.
+///
+/// Where there are several buckets, backward can hide all but what its last kernels complete: the
+/// last bucket has an eighth of `bucket_bytes` at most, or what one node completes, and no more
+/// than that shares a bucket with the begin of a large parameter.
+///
+/// Buckets end in padding so that the ranks' chunks are equal, and one all-gather of equal blocks
+/// brings them together, unless that is more than a sixteenth of the bucket. Depends on the graph
+/// and the rules alone, so ranks agree without talking.
+FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes, const BucketRules& rules = {});
 
 /// One line per segment and bucket.
 std::string to_text(const FlatSpace& space, const Graph& graph);

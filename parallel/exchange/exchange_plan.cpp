@@ -4,11 +4,10 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/plan/flat_space.h"
 
 namespace lockstep {
 namespace {
-
-constexpr std::int64_t kChunkUnit = 16;  // Elements in 64 bytes: ranks share no cache line.
 
 void add_up_everything(LocalTree& local) {
   if (local.nodes.size() <= 1) return;

@@ -58,7 +58,7 @@ void to_terms(const FinishTree& finish,
               std::span<TreeTerm> terms);
 
 /// `count` chunks of a bucket from number `first` on, of one for each rank: equal sizes in units of
-/// 64 bytes, the last ones shorter.
+/// kChunkUnit, the last ones shorter where the bucket is not padded.
 CommBlock chunks_of(std::int64_t elems, int first, int count, int ranks);
 
 }  // namespace lockstep

@@ -75,6 +75,10 @@ std::int64_t bucket_bytes(const TrainOptions& options,
   return std::min(device.bucket_bytes, std::max(kMinBytes, bytes / kMinBuckets));
 }
 
+BucketRules bucket_rules(const DeviceTraits& device, const BatchPlan& batch) {
+  return {.ranks = batch.ranks, .cuts_parameters = device.buckets_in_flight > 1};
+}
+
 CompiledPrograms::CompiledPrograms(Backend& backend,
                                    const ModelFunction& model,
                                    const LossFunction& loss,
@@ -120,7 +124,8 @@ void CompiledPrograms::add(Backend& backend,
                            const BatchPlan& batch,
                            std::int64_t micro_batch) {
   Graph graph = trace(model, loss, samples, settings_for(options, traits_, batch, micro_batch));
-  if (training_.empty()) space_ = lay_out(graph, bucket_bytes(options, traits_, graph));
+  if (training_.empty())
+    space_ = lay_out(graph, bucket_bytes(options, traits_, graph), bucket_rules(traits_, batch));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   OtherDeviceMemory others;
   if (micro_batch > 0) {

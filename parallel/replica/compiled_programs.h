@@ -110,6 +110,7 @@ BuilderSettings settings_for(const TrainOptions& options,
 std::int64_t bucket_bytes(const TrainOptions& options,
                           const DeviceTraits& device,
                           const Graph& graph);
+BucketRules bucket_rules(const DeviceTraits& device, const BatchPlan& batch);
 /// LOCKSTEP_PLAN.
 MemoryReuse reuse_of_environment();
 

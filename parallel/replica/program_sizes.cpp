@@ -22,8 +22,11 @@ std::pair<std::size_t, std::size_t> allowed(MicroBatchSizes& sizes, Recompute re
 
 }  // namespace
 
-MicroBatchSizes::MicroBatchSizes(Backend& device, Graph graph, std::int64_t bucket_bytes)
-    : device_(device), graph_(std::move(graph)), space_(lay_out(graph_, bucket_bytes)) {}
+MicroBatchSizes::MicroBatchSizes(Backend& device,
+                                 Graph graph,
+                                 std::int64_t bucket_bytes,
+                                 const BucketRules& rules)
+    : device_(device), graph_(std::move(graph)), space_(lay_out(graph_, bucket_bytes, rules)) {}
 
 const std::vector<RecomputeChoice>& MicroBatchSizes::choices() {
   if (choices_.empty()) choices_ = recompute_choices(graph_);
@@ -69,11 +72,14 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
   BuilderSettings settings = settings_for(options, device_.traits(), batch, samples);
   device_.allow_tf32(options.precision == Precision::tf32);
   for (const Known& known : known_)
-    if (known.settings == settings && known.bucket_mb == options.bucket_mb) return *known.sizes;
-  Known known{settings, options.bucket_mb, nullptr};
+    if (known.settings == settings && known.bucket_mb == options.bucket_mb &&
+        known.ranks == batch.ranks)
+      return *known.sizes;
+  Known known{settings, options.bucket_mb, batch.ranks, nullptr};
   Graph graph = trace_as(settings);
   const std::int64_t bytes = bucket_bytes(options, device_.traits(), graph);
-  known.sizes.reset(new MicroBatchSizes(device_, std::move(graph), bytes));
+  known.sizes.reset(
+      new MicroBatchSizes(device_, std::move(graph), bytes, bucket_rules(device_.traits(), batch)));
   if (samples > 0) {
     settings.mode = Mode::evaluation;
     known.sizes->evaluation_.emplace(

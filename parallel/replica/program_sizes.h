@@ -28,7 +28,10 @@ class MicroBatchSizes {
 
  private:
   friend class ProgramSizes;
-  MicroBatchSizes(Backend& device, Graph graph, std::int64_t bucket_bytes);
+  MicroBatchSizes(Backend& device,
+                  Graph graph,
+                  std::int64_t bucket_bytes,
+                  const BucketRules& rules);
 
   Backend& device_;
   Graph graph_;
@@ -39,9 +42,9 @@ class MicroBatchSizes {
 };
 
 /// Memory of a model's programs by all that they depend on: micro-batch, precision, batch norm,
-/// frozen parameters, recomputation. A search for what fits needs the same programs many times,
-/// with other limits, optimizers and ranks; here each is compiled once, and its sizes, graph and
-/// choices are kept.
+/// frozen parameters, recomputation, and the padding for so many ranks. A search for what fits
+/// needs the same programs many times, with other limits and optimizers; here each is compiled
+/// once, and its sizes, graph and choices are kept.
 class ProgramSizes {
  public:
   /// `device` outlives it. All plans that use it are for this model, loss and kind of samples.
@@ -63,6 +66,7 @@ class ProgramSizes {
   struct Known {
     BuilderSettings settings;
     double bucket_mb = 0;
+    int ranks = 1;
     std::unique_ptr<MicroBatchSizes> sizes;
   };
 

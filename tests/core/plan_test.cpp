@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <set>
 
 #include "core/base/random.h"
@@ -180,6 +181,10 @@ TEST(ProgramPlan, NothingWaitsForALargeTensorButItself) {
   std::int64_t largest = 0;
   for (const Bucket& bucket : space.buckets) largest = std::max(largest, bucket.elems);
   EXPECT_LE(largest, (std::int64_t{64} << 20) / 4 + 4 * 768 * 768) << "made for one tensor";
+
+  const FlatSpace whole = lay_out(graph, std::int64_t{64} << 20, {.cuts_parameters = false});
+  EXPECT_EQ(exposed_elems(graph, whole), exposed);
+  EXPECT_LT(whole.buckets.size(), space.buckets.size());
 }
 
 TEST(FlatSpace, SegmentsAreAlignedDisjointAndCoverEveryParameter) {
@@ -254,6 +259,27 @@ TEST(FlatSpace, BucketsAreAsLargeAsAskedForAndTheLastIsSmall) {
     EXPECT_EQ(lay_out(graph, std::int64_t{1} << 40).buckets.size(), 1) << name;
   }
   expect_sizes(trace_gpt2(), std::int64_t{64} << 20);
+}
+
+// Norms and updates know tensors, not where they lie: other offsets give the same bits.
+TEST(FlatSpace, RanksHaveEqualChunksOfAllButSmallBuckets) {
+  const Graph graph = trace_classifier(nn::make_model({.name = "resnet18"}), {32, 32, 3}, 10, 4);
+  const FlatSpace alone = lay_out(graph, 1 << 20);
+  for (const int ranks : {1, 2, 3, 5, 6, 7, 8, 24, 40, 48, 96, 1000, 1024}) {
+    const FlatSpace space = lay_out(graph, 1 << 20, {.ranks = ranks});
+    EXPECT_LE(double(space.elems), double(alone.elems) * 17 / 16);
+    ASSERT_EQ(space.segments.size(), alone.segments.size());
+    for (std::size_t i = 0; i < space.segments.size(); ++i) {
+      EXPECT_EQ(space.segments[i].parameter, alone.segments[i].parameter);
+      EXPECT_EQ(space.segments[i].offset % kSegmentAlignment, 0);
+    }
+    for (const Bucket& bucket : space.buckets) {
+      EXPECT_EQ(bucket.offset % kSegmentAlignment, 0);
+      if (bucket.elems >= 16 * std::lcm(std::int64_t{64}, std::int64_t{16} * ranks)) {
+        EXPECT_EQ(bucket.elems % (16 * ranks), 0) << ranks << " ranks";
+      }
+    }
+  }
 }
 
 TEST(FlatSpace, MicroBatchAndModeDoNotChangeTheParameters) {
