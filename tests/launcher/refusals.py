@@ -44,6 +44,14 @@ class BadUsage(ProgramTest):
                           "--momentum cannot be combined with --optimizer adamw")
         self.expect_error(self.train("--optimizer=lion", "--alpha=0.9"), 2,
                           "--alpha cannot be combined with --optimizer lion")
+        self.expect_error(self.train("--optimizer=adamw", "--trust-coefficient=0.1"), 2,
+                          "--trust-coefficient cannot be combined with --optimizer adamw")
+
+    def test_an_optimizer_of_matrices_without_one(self):
+        out = self.folder / "refused"
+        self.expect_error(self.train("--optimizer=muon", "--hidden=16", r"--freeze=[01]\..*", "--out", out),
+                          2, "optimizer muon: the model has no matrix between hidden layers")
+        self.assertFalse(out.exists(), "a refused start leaves its folder behind")
 
     def test_unknown_key_in_configuration(self):
         config = self.write("c.toml", "momentun = 0.5\n")
