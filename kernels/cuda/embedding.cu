@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kBlock)
   const std::int64_t first = std::int64_t(blockIdx.y) * kColumns;
   T* const staged = dynamic_shared<T>();  // [kBatch][kColumns]
 
-  // Of the batch ahead this warp's rows, and the numbers of those of the batch behind it, a lane
+  // Of the batch ahead this warp's rows, and the numbers of those of the batch after it, a lane
   // each.
   Group<T, N> ahead[kWarpRows];
   const auto row_of = [&](std::int32_t batch) {
