@@ -25,7 +25,7 @@ struct OptimizerUpdate {
   /// The new parameters rounded to bf16 (kRoundedFormat), at their offsets; null: not written.
   std::uint16_t* rounded = nullptr;
   float lr = 0, grad_scale = 1;
-  std::uint64_t step = 0;  ///< updates before this one
+  std::uint64_t step = 0;  ///< steps before this one, bad ones too
   /// Squared norms by FlatRange::tensor, in device memory; null: the optimizer has no such phase.
   const double* weight_norms = nullptr;
   const double* direction_norms = nullptr;

@@ -26,8 +26,8 @@ namespace lockstep {
 ///   state_names()       its fp32 arrays of the parameters' size, zero at the start, at most
 ///                       kMaxOptimizerState, by the names that checkpoints have for them
 ///                       (PyTorch's)
-///   step_scalars()      numbers that depend on the step alone; `step` counts updates from 0
-///   phases()            what an update consists of: Note [Phases of an update]
+///   step_scalars()      numbers that depend on the step alone; `step` counts steps from 0, also
+///   bad ones phases()            what an update consists of: Note [Phases of an update]
 /// Kernels do the arithmetic: one for each backend, listed in lockstep/optimizer.h.
 
 /// The most arrays of state that one of them may keep.

@@ -13,7 +13,8 @@ namespace lockstep {
 /// nothing reads after the update: the metrics and sums of running statistics have segments of
 /// their own. Then they measure or transform whole tensors, also those that several buckets have a
 /// part of, and the last phases move the weights along the direction. All of it is enqueued, on the
-/// device alone. A step whose outcome is bad writes nothing but directions.
+/// device alone. A step whose outcome is bad changes nothing but
+/// directions and norms.
 ///
 /// Tensors with a norm (FlatRange::tensor) are the hidden matrices (core/plan/hidden_matrices.h)
 /// where the phases have `orthogonalize`, otherwise all that are neither a norm's nor a bias.

@@ -9,8 +9,9 @@ namespace lockstep {
 
 /// Parameters that are matrices between hidden layers, by number in declaration order, from how a
 /// training graph uses them: trained weights of fully connected layers and convolutions. Not so
-/// the weights of the last such layer, which is the head; what an embedding reads, as weights
-/// tied to a head; vectors; and whatever another operator reads. The first layer is one of them.
+/// the weights of layers that no other such layer follows, which are heads; what an embedding
+/// reads, as weights tied to a head; vectors; and whatever another operator reads. The first layer
+/// is one of them.
 std::vector<int> hidden_matrices(const Graph& training);
 
 /// Rows of such a parameter: its outputs, stored first. All other extents are its columns, for a

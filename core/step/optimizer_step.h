@@ -49,7 +49,7 @@ class OptimizerStep {
               const StepCounters* counters);
   /// The counters that update `step` at rate `lr` reads from device memory.
   StepCounters counters(std::int64_t step, float lr) const;
-  /// After the last bucket: value += momentum * (sum - weight * value), unless `outcome` is bad.
+  /// After update(): value += momentum * (sum - weight * value), unless `outcome` is bad.
   void update_running_statistics(const StepOutcome* outcome);
 
   std::size_t state_bytes() const;

@@ -45,7 +45,7 @@ std::vector<int> groups_of(std::span<const Parameter> parameters,
       if (found[i] < 0) found[i] = int(g);
     }
     pattern.expect_matches(names);
-    if (matched == trained)
+    if (matched == trained && g == 0)
       throw ConfigError(fmt::format("`group`: '{}' is found in all {} parameters that are trained",
                                     as_written(groups[g].pattern),
                                     trained),
@@ -112,6 +112,10 @@ std::vector<ParameterRates> parameter_rates(std::span<const Parameter> parameter
   int last = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (parameters[i].kind == ParameterKind::trained) last = std::max(last, layers[i]);
+  LOCKSTEP_CHECK(rules.layer_decay == 1.0f || last > 0,
+                 ConfigError,
+                 "`layer_decay`: no name of a parameter has a part that is a number, as in "
+                 "layer1.0.conv1.weight, so that layers cannot be told apart");
   std::vector<ParameterRates> rates;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
@@ -129,6 +133,11 @@ std::vector<ParameterRates> parameter_rates(std::span<const Parameter> parameter
       if (group.weight_decay) of.weight_decay = *group.weight_decay;
     }
     of.lr_scale = float(scale);
+    LOCKSTEP_CHECK(std::isfinite(of.lr_scale),
+                   ConfigError,
+                   "`group`: the rate of {} is too many times the optimizer's `lr` {}",
+                   parameter.name,
+                   learning_rate(optimizer));
   }
   return rates;
 }

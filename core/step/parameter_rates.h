@@ -32,8 +32,9 @@ struct ParameterRates {
 /// see layers_of() (Clark et al. 2020, "ELECTRA"; Bao et al. 2021, "BEiT").
 ///
 /// Throws ConfigError: a pattern is not a regular expression, or is found in no trained parameter
-/// or in all of them; a group without a setting or with one that the optimizer refuses; a group's
-/// rate with an optimizer whose rate is 0; a layer decay outside (0, 1].
+/// or, of the first group, in all of them; names without numbers where layers decay; a group
+/// without a setting or with one that the optimizer refuses; a group's rate with an optimizer whose
+/// rate is 0; a layer decay outside (0, 1].
 std::vector<ParameterRates> parameter_rates(std::span<const Parameter> parameters,
                                             const Optimizer& optimizer,
                                             const ParameterRules& rules);

@@ -44,6 +44,11 @@ TrainOptions evaluation_options(Job& job, const SavedRun& run) {
   if (options.precision == Precision::tf32 && !job.backend().allow_tf32(true))
     options.precision = Precision::fp32;
   options.memory_limit = 0;
+  options.algorithms = Algorithms::heuristic;
+  options.algorithms_file.clear();
+  options.ema = {};
+  options.groups.clear();
+  options.layer_decay = 1;
   options.init = run.weights;
   options.init_skip.clear();
   return options;

@@ -171,9 +171,8 @@ int train(Job& job, const TrainRequest& asked) {
   validate(flags.options);
 
   agree_on_measuring(job, flags, *request.data.train);
-  // A resumed run takes those of its checkpoint.
-  if (!flags.continues && flags.options.checkpoint.resume.empty())
-    prepare_algorithms(job, flags.options, "");
+  // A run that finds a checkpoint takes its choices instead, later.
+  prepare_algorithms(job, flags.options, "");
   // Refuses a batch that cannot be planned before a folder is made.
   TrainingMemory memory(job, request, flags.model.name);
   try {

@@ -80,7 +80,7 @@ void RunFolder::begin(const ResumeRecord* resumed) {
 void RunFolder::remove_results() {
   results_are_old_ = false;
   for (const char* result :
-       {"summary.json", "model.safetensors", "ema.safetensors", "profile.txt", "trace.json"}) {
+       {"summary.json", "model.safetensors", io::kAverageFile, "profile.txt", "trace.json"}) {
     std::error_code error;
     fs::remove(file(result), error);
     if (error)

@@ -12,6 +12,7 @@
 #include "core/base/number_format.h"
 #include "core/base/printable.h"
 #include "core/host/machine.h"
+#include "core/io/checkpoint_names.h"
 #include "core/io/preprocessing_file.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/output/run_metadata.h"
@@ -230,7 +231,7 @@ int RunOutput::finish_stopped(const TrainSummary& summary) {
 int RunOutput::finish_run(Trainer& trainer) {
   try {
     trainer.save_weights(folder_.file("model.safetensors"));
-    if (settings_.flags.options.ema.on()) trainer.save_average(folder_.file("ema.safetensors"));
+    if (settings_.flags.options.ema.on()) trainer.save_average(folder_.file(io::kAverageFile));
   } catch (const std::exception& error) {
     folder_.add_error(error.what());
   }

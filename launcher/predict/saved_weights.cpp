@@ -7,6 +7,7 @@
 
 #include "core/base/file_kind.h"
 #include "core/io/checkpoint.h"
+#include "core/io/checkpoint_names.h"
 #include "lockstep/error.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"
@@ -62,7 +63,7 @@ void expect_folder(const fs::path& from) {
 }  // namespace
 
 fs::path SavedWeights::average() const {
-  fs::path file = folder / "ema.safetensors";
+  fs::path file = folder / io::kAverageFile;
   if (!is_file(file))
     throw ConfigError(fmt::format("--ema: {} has no average of the weights", folder.string()),
                       "train with --ema X, as in --ema 0.9999, or leave --ema out");

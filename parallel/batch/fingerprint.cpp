@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "core/base/random.h"
 #include "parallel/comm/collective_strings.h"
+#include "parallel/comm/error_serialization.h"
 
 namespace lockstep {
 namespace {
@@ -59,8 +60,9 @@ void add_missing(std::map<std::string, std::vector<int>>& ranks_of_value, int ra
 
 }  // namespace
 
-Fingerprint broadcast_fingerprint(Communicator& communicator, const Fingerprint& fingerprint) {
-  return parse(broadcast_string(communicator, serialise(fingerprint)));
+Fingerprint fingerprint_of_rank_0(Communicator& communicator,
+                                  const std::function<Fingerprint()>& compute) {
+  return parse(text_of_rank_0(communicator, [&] { return serialise(compute()); }));
 }
 
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,8 +17,10 @@ using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 /// and which ranks have which value. Collective.
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint);
 
-/// Rank 0's, on every rank. Collective.
-Fingerprint broadcast_fingerprint(Communicator& communicator, const Fingerprint& fingerprint);
+/// What `compute` returns on rank 0, where alone it is called, on every rank; or its error.
+/// Collective.
+Fingerprint fingerprint_of_rank_0(Communicator& communicator,
+                                  const std::function<Fingerprint()>& compute);
 
 /// 16 hexadecimal digits of FNV-1a over `text`.
 std::string short_hash(const std::string& text);

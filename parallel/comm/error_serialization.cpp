@@ -5,6 +5,7 @@
 
 #include "core/base/parameter_names.h"
 #include "lockstep/error.h"
+#include "parallel/comm/collective_strings.h"
 #include "parallel/comm/exception_text.h"
 
 namespace lockstep {
@@ -46,6 +47,21 @@ void throw_serialized_error(const json& serialized, const std::string& before) {
   const auto code = ExitCode(serialized.at("code").get<int>());
   if (code == ExitCode::out_of_memory) throw_with(OutOfMemory(message, hint), serialized);
   throw_with(Error(message, hint, code), serialized);
+}
+
+std::string text_of_rank_0(Communicator& communicator,
+                           const std::function<std::string()>& compute) {
+  std::string text, error;
+  if (communicator.rank() == 0) {
+    try {
+      text = compute();
+    } catch (...) {
+      error = serialized_error_text(serialize_error(std::current_exception()));
+    }
+  }
+  error = broadcast_string(communicator, error);
+  if (!error.empty()) throw_serialized_error(json::parse(error));
+  return broadcast_string(communicator, text);
 }
 
 }  // namespace lockstep

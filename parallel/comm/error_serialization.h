@@ -2,8 +2,11 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+
+#include "core/exec/communicator.h"
 
 namespace lockstep {
 
@@ -19,5 +22,9 @@ std::string serialized_error_text(const nlohmann::json& serialized);
 /// OutOfMemory. `before` stands in front of the message: "on rank 3: ".
 [[noreturn]] void throw_serialized_error(const nlohmann::json& serialized,
                                          const std::string& before = {});
+
+/// What `compute` returns on rank 0, where alone it is called; where it throws, every rank throws
+/// that error. Collective.
+std::string text_of_rank_0(Communicator& communicator, const std::function<std::string()>& compute);
 
 }  // namespace lockstep

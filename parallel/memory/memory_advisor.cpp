@@ -265,7 +265,7 @@ MemoryPlan plan_min_memory(Backend& device, PlanRequest request) {
   while (true) {
     options.memory_limit = least.limited_bytes - 1;
     auto less = try_plan_memory(device, request);
-    if (!less) return least;
+    if (!less || less->limited_bytes >= least.limited_bytes) return least;
     least = std::move(*less);
   }
 }

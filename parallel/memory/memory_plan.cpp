@@ -149,9 +149,10 @@ MicroBatchMemory memory_with(const PlanRequest& request,
         sizes.training(choice == 0 ? 0 : std::min(choice, sizes.choices().size() - 1)));
     if (sizes.evaluation()) programs.push_back(*sizes.evaluation());
   }
+  if (const auto size = whole.orthogonalization(options)) programs.push_back(*size);
   for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);
   return {arena,
-          training_bytes(programs, whole.space(), options.optimizer) +
+          training_bytes(programs, whole.space(), options) +
               exchange_memory(
                   whole.graph(), whole.space(), options, batch, request.sizes->device().traits())};
 }

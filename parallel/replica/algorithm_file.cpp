@@ -2,16 +2,15 @@
 #include "parallel/replica/algorithm_file.h"
 
 #include <algorithm>
-#include <exception>
+#include <array>
 #include <fmt/format.h>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/parameter_names.h"
+#include "core/base/printable.h"
 #include "lockstep/error.h"
 #include "parallel/batch/fingerprint.h"
-#include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
 
 namespace lockstep {
@@ -24,10 +23,12 @@ constexpr std::size_t kLargestFile = std::size_t(64) << 20;
 std::optional<std::string> content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
-  std::string text(kLargestFile + 1, '\0');
-  file.read(text.data(), std::streamsize(text.size()));
-  text.resize(std::size_t(file.gcount()));
-  return text;
+  std::string text;
+  for (std::array<char, 1 << 16> piece; text.size() <= kLargestFile && file.good();) {
+    file.read(piece.data(), piece.size());
+    text.append(piece.data(), std::size_t(file.gcount()));
+  }
+  return file.bad() ? std::nullopt : std::optional(text);
 }
 
 std::string other_device(const std::string& file, const std::string& then, const std::string& now) {
@@ -40,23 +41,30 @@ std::string other_device(const std::string& file, const std::string& then, const
 /// What rank 0 does; the note of prepare_algorithms().
 std::string prepare(Backend& device, const TrainOptions& options, const std::string& checkpoint) {
   device.time_algorithms(options.algorithms == Algorithms::timed);
-  const bool given = !options.algorithms_file.empty();
-  if (!given && checkpoint.empty()) return {};
-  const std::string path = given ? options.algorithms_file : checkpoint + "/" + kAlgorithmsFile;
+  if (!checkpoint.empty()) {
+    const std::string path = checkpoint + "/" + kAlgorithmsFile;
+    if (const std::optional<std::string> text = content_of(path)) {
+      const AlgorithmsFile file = read_algorithms(*text, path);
+      if (file.device_class != device.device_class())
+        return other_device(path, file.device_class, device.device_class()) +
+               ", which chooses its own";
+      device.take_choices(file.choices);
+      return {};
+    }  // of a device that chooses nothing, or of an earlier version
+  }
+  if (options.algorithms_file.empty()) return {};
+  const std::string& path = options.algorithms_file;
   const std::optional<std::string> text = content_of(path);
-  if (!text && !given) return {};  // of a device that chooses nothing, or of an earlier version
   if (!text)
     throw ConfigError(fmt::format("{} of `algorithms` cannot be read", as_written(path)),
                       "give heuristic, timed, or a run's algorithms.txt");
   const AlgorithmsFile file = read_algorithms(*text, path);
-  if (file.device_class == device.device_class()) {
-    device.take_choices(file.choices);
-    return {};
-  }
-  const std::string other = other_device(path, file.device_class, device.device_class());
-  if (given)
-    throw ConfigError("`algorithms`: " + other, "choose anew on this device: `algorithms` timed");
-  return other + ", which chooses anew";
+  if (file.device_class != device.device_class())
+    throw ConfigError(
+        "`algorithms`: " + other_device(path, file.device_class, device.device_class()),
+        "choose anew on this device: `algorithms` timed");
+  device.take_choices(file.choices);
+  return {};
 }
 
 }  // namespace
@@ -87,17 +95,8 @@ AlgorithmsFile read_algorithms(const std::string& text, const std::string& file)
 std::string prepare_algorithms(RankContext& context,
                                const TrainOptions& options,
                                const std::string& checkpoint) {
-  std::string note, error;
-  if (context.rank() == 0) {
-    try {
-      note = prepare(context.backend(), options, checkpoint);
-    } catch (...) {
-      error = serialized_error_text(serialize_error(std::current_exception()));
-    }
-  }
-  error = broadcast_string(context.host_communicator(), error);
-  if (!error.empty()) throw_serialized_error(nlohmann::json::parse(error));
-  return broadcast_string(context.host_communicator(), note);
+  return text_of_rank_0(context.host_communicator(),
+                        [&] { return prepare(context.backend(), options, checkpoint); });
 }
 
 }  // namespace lockstep

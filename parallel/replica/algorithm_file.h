@@ -24,11 +24,11 @@ struct AlgorithmsFile {
 AlgorithmsFile read_algorithms(const std::string& text, const std::string& file);
 
 /// Before kernels are made for a run: has rank 0's device choose as TrainOptions::algorithms says,
-/// and take the choices of TrainOptions::algorithms_file, or else those in the folder `checkpoint`
-/// (empty: none). Operators that these do not have are chosen as in a new run. Where the choices of
-/// a checkpoint are of another device class they are not taken; the result says so, otherwise it is
-/// empty. Collective. Throws, on every rank alike, ConfigError: algorithms_file cannot be read or
-/// is of another device class.
+/// and take the choices in the folder `checkpoint` (empty: none), or else those of
+/// TrainOptions::algorithms_file. Operators that these do not have are chosen as in a new run.
+/// Where the choices of a checkpoint are of another device class they are not taken; the result
+/// says so, otherwise it is empty. Collective. Throws, on every rank alike, ConfigError:
+/// algorithms_file cannot be read or is of another device class.
 std::string prepare_algorithms(RankContext& context,
                                const TrainOptions& options,
                                const std::string& checkpoint);

@@ -94,7 +94,8 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
   sizes = distinct_sizes(batch, std::move(sizes));
   for (;;) {
     for (const std::int64_t n : sizes) add(backend, model, loss, samples, options, batch, n);
-    if (!orthogonalization_) add_orthogonalization(backend, options);
+    if (!orthogonalization_)
+      orthogonalization_ = compile_orthogonalization(backend, graph(), space_, options);
     if (options.memory_limit == 0) return;
     const std::size_t needed = device_bytes(options, batch);
     if (needed <= options.memory_limit) return;
@@ -112,7 +113,7 @@ std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
   for (const auto* sizes : {&training_, &evaluation_})
     for (const CompiledProgram& sized : *sizes) programs.emplace_back(*sized.program);
   if (orthogonalization_) programs.emplace_back(*orthogonalization_);
-  return training_bytes(programs, space_, options.optimizer) +
+  return training_bytes(programs, space_, options) +
          exchange_memory(graph(), space_, options, batch, traits_);
 }
 
@@ -145,17 +146,23 @@ void CompiledPrograms::add(Backend& backend,
 }
 
 // On GPUs the factors may be rounded to tf32, whatever the precision of training.
-void CompiledPrograms::add_orthogonalization(Backend& backend, const TrainOptions& options) {
-  if (!has_phase(options.optimizer, UpdatePhase::orthogonalize)) return;
-  std::optional<Graph> graph = lockstep::orthogonalization(this->graph());
+std::unique_ptr<Program> compile_orthogonalization(Backend& backend,
+                                                   const Graph& training,
+                                                   const FlatSpace& space,
+                                                   const TrainOptions& options) {
+  if (!has_phase(options.optimizer, UpdatePhase::orthogonalize)) return nullptr;
+  std::optional<Graph> graph = orthogonalization(training);
   if (!graph)
-    throw ConfigError(fmt::format("optimizer {}: the model has no matrix between hidden layers",
-                                  name_of(options.optimizer)),
-                      "choose an optimizer that updates elements, or add a hidden layer");
+    throw ConfigError(
+        fmt::format("optimizer {}: the model has no matrix between hidden layers that is trained",
+                    name_of(options.optimizer)),
+        options.freeze.empty() ? "choose an optimizer that updates elements, or add a hidden layer"
+                               : "choose an optimizer that updates elements, or `freeze` less");
   backend.allow_tf32(true);
-  orthogonalization_ =
-      std::make_unique<Program>(std::move(*graph), backend, space_, reuse_, NodeOrder::as_given);
+  auto program = std::make_unique<Program>(
+      std::move(*graph), backend, space, reuse_of_environment(), NodeOrder::as_given);
   backend.allow_tf32(options.precision == Precision::tf32);
+  return program;
 }
 
 void CompiledPrograms::add_late_evaluation(Backend& backend,

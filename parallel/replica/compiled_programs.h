@@ -79,7 +79,6 @@ class CompiledPrograms {
            const TrainOptions& options,
            const BatchPlan& batch,
            std::int64_t micro_batch);
-  void add_orthogonalization(Backend& backend, const TrainOptions& options);
   BuilderSettings evaluating(const TrainOptions& options,
                              const BatchPlan& batch,
                              std::int64_t micro_batch) const;
@@ -111,6 +110,12 @@ std::int64_t bucket_bytes(const TrainOptions& options,
                           const DeviceTraits& device,
                           const Graph& graph);
 BucketRules bucket_rules(const DeviceTraits& device, const BatchPlan& batch);
+/// What the phase `orthogonalize` of the optimizer runs for a training graph; null: it has no such
+/// phase. Throws ConfigError: there is no matrix for it.
+std::unique_ptr<Program> compile_orthogonalization(Backend& backend,
+                                                   const Graph& training,
+                                                   const FlatSpace& space,
+                                                   const TrainOptions& options);
 /// LOCKSTEP_PLAN.
 MemoryReuse reuse_of_environment();
 

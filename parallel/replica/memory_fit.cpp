@@ -17,7 +17,7 @@ std::size_t device_bytes(const Program& training,
                          const OtherDeviceMemory& others) {
   std::vector<ProgramSize> programs{ProgramSize(training)};
   if (others.evaluation != nullptr) programs.emplace_back(*others.evaluation);
-  return training_bytes(programs, space, options.optimizer) + others.exchange_bytes;
+  return training_bytes(programs, space, options) + others.exchange_bytes;
 }
 
 }  // namespace
@@ -39,15 +39,15 @@ ProgramSize::ProgramSize(const Program& program) : arena_bytes(program.arena_byt
 
 std::size_t training_bytes(std::span<const ProgramSize> programs,
                            const FlatSpace& space,
-                           const Optimizer& optimizer) {
+                           const TrainOptions& options) {
   std::size_t arena = kArenaAlignment;
   std::map<std::pair<int, std::string>, std::size_t> packed;
   for (const ProgramSize& program : programs) {
     arena = std::max(arena, program.arena_bytes);
     for (const auto& [copy, bytes] : program.packed) packed[copy] = bytes;
   }
-  std::size_t bytes =
-      arena + std::size_t(space.elems) * 4 * std::size_t(2 + state_arrays(optimizer));
+  const int arrays = 2 + state_arrays(options.optimizer) + int(options.ema.on());
+  std::size_t bytes = arena + std::size_t(space.elems) * sizeof(float) * std::size_t(arrays);
   bool rounds = false;
   for (const auto& [copy, size] : packed) {
     const bool rounded = copy.second == kRoundedFormat;

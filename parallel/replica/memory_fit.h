@@ -20,10 +20,10 @@ struct ProgramSize {
 };
 
 /// What a rank reserves on its device for `programs`, which share an arena: parameters, gradients,
-/// optimizer state, packed copies and the arena.
+/// optimizer state, the average of the weights, packed copies and the arena.
 std::size_t training_bytes(std::span<const ProgramSize> programs,
                            const FlatSpace& space,
-                           const Optimizer& optimizer);
+                           const TrainOptions& options);
 
 /// What is on the device concurrently with a training program.
 struct OtherDeviceMemory {

@@ -42,6 +42,13 @@ const ProgramSize& MicroBatchSizes::training(std::size_t choice) {
   return training_.emplace(choice, ProgramSize(program)).first->second;
 }
 
+std::optional<ProgramSize> MicroBatchSizes::orthogonalization(const TrainOptions& options) {
+  if (!has_phase(options.optimizer, UpdatePhase::orthogonalize)) return std::nullopt;
+  if (!orthogonalization_)
+    orthogonalization_.emplace(*compile_orthogonalization(device_, graph_, space_, options));
+  return orthogonalization_;
+}
+
 ProgramSizes::ProgramSizes(Backend& device,
                            ModelFunction model,
                            LossFunction loss,
@@ -93,8 +100,9 @@ std::size_t ProgramSizes::least_bytes(const TrainOptions& options, const BatchPl
   std::size_t least = SIZE_MAX;
   const auto [first, last] = allowed(sizes, options.recompute);
   for (std::size_t i = first; i < last; ++i) {
-    const std::array programs{sizes.training(i), *sizes.evaluation()};
-    least = std::min(least, training_bytes(programs, sizes.space(), options.optimizer));
+    std::vector<ProgramSize> programs{sizes.training(i), *sizes.evaluation()};
+    if (const auto size = sizes.orthogonalization(options)) programs.push_back(*size);
+    least = std::min(least, training_bytes(programs, sizes.space(), options));
   }
   return least + exchange_memory(sizes.graph(), sizes.space(), options, batch, device_.traits());
 }

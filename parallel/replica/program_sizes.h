@@ -25,6 +25,8 @@ class MicroBatchSizes {
   const ProgramSize& training(std::size_t choice);
   /// Nothing for micro-batches of 0 samples.
   const std::optional<ProgramSize>& evaluation() const { return evaluation_; }
+  /// See compile_orthogonalization(). Nothing under most optimizers.
+  std::optional<ProgramSize> orthogonalization(const TrainOptions& options);
 
  private:
   friend class ProgramSizes;
@@ -38,7 +40,7 @@ class MicroBatchSizes {
   FlatSpace space_;
   std::vector<RecomputeChoice> choices_;         // empty: not asked for
   std::map<std::size_t, ProgramSize> training_;  // by choice, those asked for
-  std::optional<ProgramSize> evaluation_;
+  std::optional<ProgramSize> evaluation_, orthogonalization_;
 };
 
 /// Memory of a model's programs by all that they depend on: micro-batch, precision, batch norm,

@@ -63,8 +63,11 @@ std::string ReplicaState::flip_bit(std::size_t array, std::int64_t index, int bi
 }
 
 std::string ReplicaState::program_text() {
-  return to_text(programs.graph()) + to_text(programs.space(), programs.graph()) +
-         to_text(programs.plan());
+  std::string text = to_text(programs.graph()) + to_text(programs.space(), programs.graph()) +
+                     to_text(programs.plan());
+  if (const Program* const program = programs.orthogonalization())
+    text += to_text(program->graph()) + to_text(program->plan());
+  return text;
 }
 
 }  // namespace lockstep

@@ -93,6 +93,18 @@ std::string what_happened(std::int64_t step,
                      ranks.groups[0].size());
 }
 
+std::string words_of(const FlatArray& array) {
+  switch (file_of(array)) {
+    case CheckpointFile::model:
+      return "parameters";
+    case CheckpointFile::average:
+      return "average of the weights";
+    case CheckpointFile::optimizer:
+      break;
+  }
+  return "optimizer " + array.name;
+}
+
 }  // namespace
 
 std::vector<ComparedTensor> compared_tensors(const SavedArrays& saved) {
@@ -224,9 +236,10 @@ std::string ReplicaCheck::places_that_differ(const State& state) {
     const auto& [array, bucket] = where;
     places.push_back(fmt::format(
         "{}, {} ({})",
-        array == 0 ? "parameters" : "optimizer " + saved_.arrays[array].name,
-        bucket < 0 ? "frozen"
-                   : fmt::format("bucket {} of 0 to {}", bucket, saved_.space.buckets.size() - 1),
+        words_of(saved_.arrays[array]),
+        bucket < 0
+            ? "frozen"
+            : fmt::format("from bucket {} of 0 to {} on", bucket, saved_.space.buckets.size() - 1),
         join_some(tensors, ", ")));
   }
   return join_some(places, "; ");

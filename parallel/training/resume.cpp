@@ -201,6 +201,11 @@ void take_other_length(ResumePoint& point,
   if (decays && before.decay_steps != after.decay_steps)
     point.record.overridden.push_back(fmt::format(
         "lr-schedule: decay over {} steps then, {} now", before.decay_steps, after.decay_steps));
+  if (before.warmup_steps != after.warmup_steps || before.stable_steps != after.stable_steps)
+    point.record.overridden.push_back(
+        fmt::format("lr-schedule: decay began after {} steps then, after {} now",
+                    before.warmup_steps + before.stable_steps,
+                    after.warmup_steps + after.stable_steps));
 }
 
 }  // namespace

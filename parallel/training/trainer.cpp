@@ -123,9 +123,8 @@ class Trainer::State {
   /// Rank 0's, for the checkpoints: that others see the same data has been compared, and one rank
   /// asks a file server for less than all do.
   void add_content_sample(const data::DataSplit& data) {
-    const bool asks = context_.rank() == 0;
-    const Fingerprint sample = broadcast_fingerprint(
-        context_.communicator(), asks ? content_settings(data, options_) : Fingerprint{});
+    const Fingerprint sample = fingerprint_of_rank_0(
+        context_.communicator(), [&] { return content_settings(data, options_); });
     settings_.insert(settings_.end(), sample.begin(), sample.end());
   }
 

@@ -87,6 +87,12 @@ TEST(ParameterRates, GroupsThatCannotBeMeantAreRefused) {
   refused({.pattern = "fc", .lr = -1.0f});
   refused({.pattern = "fc", .lr = 1.0f}, AdamW{.lr = 0.0f});
   EXPECT_THROW(parameter_rates(small_resnet(), kAdamW, {.layer_decay = 0.0f}), ConfigError);
+  const std::vector<Parameter> plain{trained_parameter("conv.weight"),
+                                     trained_parameter("fc.weight")};
+  EXPECT_THROW(parameter_rates(plain, kAdamW, {.layer_decay = 0.5f}), ConfigError);
+  const auto rest = parameter_rates(
+      plain, kAdamW, {.groups = {{.pattern = "conv", .lr = 1.0f}, {.pattern = ".", .lr = 0.25f}}});
+  EXPECT_EQ(rest[1].lr_scale, 0.5f);  // a last group for all others
   EXPECT_THROW(parameter_rates(small_resnet(),
                                kAdamW,
                                {.groups = {{.pattern = "fc", .lr = 1.0f},

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "launcher/doctor/nvidia.h"
 #include "lockstep/error.h"
 
 namespace lockstep::doctor {

@@ -25,7 +25,7 @@ enum class UpdatePhase : std::uint8_t;
 /// kernel_w, in / groups] and taken as [out, kernel_h * kernel_w * in / groups]: the order of the
 /// columns changes nothing. Queries, keys and values that one layer makes are one matrix. All other
 /// parameters are AdamW's, by its formula, with beta1, beta2 and eps: embeddings, the head (the
-/// last layer with weights), weights that these share, biases, parameters of norms.
+/// last layers with weights), weights that these share, biases, parameters of norms.
 /// State: M, or AdamW's first moment, and AdamW's second moment, unused for matrices; zero at the
 /// start. grad_scale is what clipping leaves of a gradient (1: all of it), lr_scale the
 /// learning-rate schedule's rate over lr.

@@ -13,7 +13,7 @@
 namespace lockstep::cpu {
 
 /// One range of an OptimizerUpdate (core/exec). Pointers are those of the range's first element,
-/// and may be unaligned. Each element's bits depend on its own values alone.
+/// and may be unaligned. An element's bits depend on its own values and its tensor's norms.
 struct RangeUpdate {
   float* params = nullptr;
   float* grads = nullptr;
@@ -22,7 +22,7 @@ struct RangeUpdate {
   std::int64_t elems = 0;
   float grad_scale = 1, weight_decay = 0;
   float lr = 0, lr_scale = 1;  ///< of the step, and of the range
-  std::uint64_t step = 0;      ///< updates before this one
+  std::uint64_t step = 0;      ///< steps before this one
   StepScalars scalars = {};    ///< step_scalars(step)
   bool is_tensor = false;      ///< FlatRange::tensor is one: norms are given
   double weight_norm = 0, direction_norm = 0;

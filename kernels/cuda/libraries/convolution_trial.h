@@ -28,6 +28,7 @@ class ConvolutionTrial final : public CandidateRunner {
   TrialMemory x_, weight_, y_, bias_, workspace_;
   const TrialMemory& result_;
   ConvolutionArguments arguments_;
+  int fillings_ = 0;
 };
 
 }  // namespace lockstep::cuda

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/device/cuda_check.h"
 #include "kernels/cuda/linear/column_sums.h"
 #include "kernels/cuda/linear/product_helpers.h"
 
@@ -72,6 +73,9 @@ ProductTrial::ProductTrial(const Device& device,
 }
 
 std::uint64_t ProductTrial::result_hash(std::size_t candidate) {
+  // Another filling each time: what a candidate leaves unwritten differs.
+  check(cudaMemsetAsync(c_.data(), fillings_++ % 2 == 0 ? 0 : 0x3f, c_.bytes(), device_.compute),
+        "trial of a GEMM");
   run_(candidate, arguments_);
   const std::uint64_t hash = device_hash(device_, c_, bytes_of_c(spec_));
   return is_sums_of_a(spec_) ? hash ^ device_hash(device_, vector_, vector_.bytes()) : hash;

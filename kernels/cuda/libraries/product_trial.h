@@ -34,6 +34,7 @@ class ProductTrial final : public CandidateRunner {
   Run run_;
   TrialMemory a_, b_, c_, second_, vector_, workspace_;
   MatrixArguments arguments_;
+  int fillings_ = 0;
 };
 
 }  // namespace lockstep::cuda
