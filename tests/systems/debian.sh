@@ -172,6 +172,7 @@ set -e
 tree=$1 cache=$2 data=$3 bind=$4
 shift 4
 mount --make-rprivate /
+mount --bind "$tree" "$tree"  # so that the tree is a mount point, which buildah changes
 mount -t proc proc "$tree/proc"
 mount -t sysfs -o ro sysfs "$tree/sys"
 mount --rbind /dev "$tree/dev"
