@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <set>
 
+#include "core/ops/attention.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/gelu.h"
 #include "core/ops/linear.h"
@@ -170,6 +171,31 @@ TEST_F(CudaFallbacks, WhatTheLibraryLacksIsNamedOnceForEachLayer) {
                                 HasSubstr("the emulated library refuses it"))));
   for (int i = 0; i < 4; ++i) check(unusual_case(fmt::format("block{}", i)), conv2d_reference);
   EXPECT_THAT(backend().notices(), ElementsAre(HasSubstr(" and 2 more: ")));
+}
+
+TEST_F(CudaFallbacks, AttentionWithoutTensorCoresIsNamedOnceForEachLayer) {
+  const auto attend = [&](DType dtype, std::int64_t depth, const std::string& layer) {
+    HostTensor qkv = random_f32({1, 3, 3 * 2 * depth}, 1);
+    if (dtype == DType::bf16) qkv = rounded_to_bf16(qkv);
+    OpCase attention{"x", std::make_shared<ops::Attention>(ops::AttentionAttrs{.heads = 2}), {qkv}};
+    attention.path = layer;
+    run_kernel(
+        attention,
+        [this](const KernelSpec& spec) { return backend().make_kernel(spec); },
+        TestMemory{backend()});
+  };
+  attend(DType::bf16, 64, "h.0.attn");
+  EXPECT_THAT(backend().notices(), IsEmpty());
+  for (const char* layer : {"h.0.attn", "h.0.attn", "h.1.attn"}) attend(DType::f32, 64, layer);
+  EXPECT_THAT(backend().notices(),
+              ElementsAre(AllOf(StartsWith("attention h.0.attn, attention h.1.attn: "),
+                                HasSubstr("tensor cores"),
+                                HasSubstr("f32, with heads of 64"))));
+  attend(DType::bf16, 12, "h.2.attn");
+  attend(DType::bf16, 136, "h.3.attn");
+  EXPECT_THAT(backend().notices(),
+              AllOf(::testing::Contains(HasSubstr("bf16, with heads of 12")),
+                    ::testing::Contains(HasSubstr("bf16, with heads of 136"))));
 }
 
 TEST(AlgorithmCache, ComesBackFromItsText) {

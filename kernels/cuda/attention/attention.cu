@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include "core/ops/attention.h"
 #include "kernels/cuda/attention/attention_mma.cuh"
 #include "kernels/cuda/attention/attention_parts.cuh"
 #include "kernels/cuda/bound_kernel.h"
+#include "kernels/cuda/device/algorithm_cache.h"
 #include "kernels/cuda/kernel_list.h"
 
 // A block owns a tile of queries of one head (Note [Tiles of attention]) and walks over the tiles
@@ -160,7 +163,18 @@ class AttentionKernel final : public BoundKernel {
       : BoundKernel(device),
         shape_(op.attrs(), spec.inputs[0], Pack<T>::kElems),
         rate_(op.attrs().dropout),
-        path_(spec.path) {}
+        path_(spec.path) {
+    if (!(std::is_same_v<T, Bf16> && fits_mma(shape_)))
+      device.algorithms->note_slow(
+          fmt::format("{} {}", name_of(spec.op.kind()), spec.path),
+          fmt::format("attention and its gradient by fp32 multiply-adds, far slower than on tensor "
+                      "cores, which take bf16 with heads of up to {} columns, a multiple of {}: "
+                      "these are {}, with heads of {}",
+                      kMmaDepth,
+                      Pack<Bf16>::kElems,
+                      name_of(spec.inputs[0].dtype),
+                      shape_.depth));
+  }
 
   void run(const RunState& state) override {
     with_dropout(rate_, path_, state, [&](const auto& dropout) {

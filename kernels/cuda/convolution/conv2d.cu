@@ -57,8 +57,13 @@ std::unique_ptr<Convolution> fall_back(const Device& device,
                                        const ConvolutionSpec& conv,
                                        const KernelSpec& spec) {
   const AlgorithmChoice* choice = device.algorithms->find(algorithm_key(device, conv));
-  device.algorithms->note_slow(fmt::format("{} {}", name_of(spec.op.kind()), spec.path),
-                               choice != nullptr ? choice->why_none : "");
+  const std::string why = choice != nullptr ? choice->why_none : "";
+  device.algorithms->note_slow(
+      fmt::format("{} {}", name_of(spec.op.kind()), spec.path),
+      fmt::format("far slower than other convolutions, on an own kernel without tensor cores, as "
+                  "cuDNN has no deterministic algorithm for these windows, groups or channels{}{}",
+                  why.empty() ? "" : ": ",
+                  why));
   return make_direct_convolution(device, conv);
 }
 

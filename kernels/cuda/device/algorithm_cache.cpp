@@ -53,14 +53,10 @@ std::vector<std::string> AlgorithmCache::notices() const {
   for (auto& [why, operators] : by_reason) {
     const std::size_t all = operators.size();
     operators.resize(std::min(all, kMaxNamed));
-    lines.push_back(
-        fmt::format("{}{}: far slower than other convolutions, on an own kernel without tensor "
-                    "cores, as cuDNN has no deterministic algorithm for these windows, groups or "
-                    "channels{}{}",
-                    fmt::join(operators, ", "),
-                    all > kMaxNamed ? fmt::format(" and {} more", all - kMaxNamed) : "",
-                    why.empty() ? "" : ": ",
-                    why));
+    lines.push_back(fmt::format("{}{}: {}",
+                                fmt::join(operators, ", "),
+                                all > kMaxNamed ? fmt::format(" and {} more", all - kMaxNamed) : "",
+                                why));
   }
   return lines;
 }

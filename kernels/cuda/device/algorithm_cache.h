@@ -43,8 +43,8 @@ class AlgorithmCache {
   /// Null: nothing was chosen.
   const AlgorithmChoice* find(const std::string& key) const;
 
-  /// An operator that the library has no algorithm for, and why; an own kernel far slower than the
-  /// library's computes it. Once for each operator.
+  /// An operator that an own kernel far slower than others computes, and why: a whole clause, which
+  /// follows the operators' names in notices(). Once for each operator.
   void note_slow(const std::string& what, const std::string& why);
   /// A line for the operators of each reason.
   std::vector<std::string> notices() const;

@@ -22,7 +22,15 @@ struct AdamWRule {
     const float v = beta2 * state[1] + (1.0f - beta2) * (grad * grad);
     state[0] = m;
     state[1] = v;
-    return param * keep - step_size * (m / (sqrtf(v) * root_correction + eps));
+    // Of zero, square root and quotient have long paths of their own, which whole tensors would
+    // take whose gradients are zero: the short ones get one in its place, and zero is what comes
+    // out.
+    const bool has_no_root = v == 0.0f;
+    const float root_of = sqrtf(has_no_root ? 1.0f : v), root = has_no_root ? v : root_of;
+    const float divisor = root * root_correction + eps;
+    const bool is_zero = m == 0.0f && divisor > 0.0f;
+    const float quotient = (is_zero ? 1.0f : m) / divisor;
+    return param * keep - step_size * (is_zero ? m : quotient);
   }
 };
 
