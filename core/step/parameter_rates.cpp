@@ -115,7 +115,7 @@ std::vector<ParameterRates> parameter_rates(std::span<const Parameter> parameter
   LOCKSTEP_CHECK(rules.layer_decay == 1.0f || last > 0,
                  ConfigError,
                  "`layer_decay`: no name of a parameter has a part that is a number, as in "
-                 "layer1.0.conv1.weight, so that layers cannot be told apart");
+                 "layer1.0.conv1.weight, so that there are no layers");
   std::vector<ParameterRates> rates;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
