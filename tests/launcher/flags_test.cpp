@@ -127,7 +127,7 @@ TEST(Flags, UnknownNamesOfferTheNearest) {
   EXPECT_EQ(parse_train_flags({"--global_batch=48"}).options.global_batch, 48);
   EXPECT_THAT(flag_error({"--model", "convent"}),
               AllOf(HasSubstr("unknown model 'convent'"), HasSubstr("--model convnet?")));
-  EXPECT_THAT(flag_error({"--optimizer", "adamq"}), HasSubstr("--optimizer adam?"));
+  EXPECT_THAT(flag_error({"--optimizer", "adamx"}), HasSubstr("--optimizer adamw?"));
   EXPECT_THAT(flag_error({"--lr-schedule", "cosin"}), HasSubstr("--lr-schedule cosine?"));
   EXPECT_THAT(flag_error({"--reduction=quick"}), HasSubstr("reproducible or fast"));
   EXPECT_THAT(flag_error({"extra"}), HasSubstr("unexpected argument 'extra'"));

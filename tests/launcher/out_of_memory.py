@@ -298,7 +298,7 @@ class OutOfMemoryRanks(Short):
                                           global_batch=7), ["--micro-batch", "3"])
 
     def test_fewer_ranks_where_nothing_else_fits(self):
-        wide = ("--model=mlp", "--hidden=4000,4000", "--data=glyphs", "--global-batch=4",
+        wide = ("--model=mlp", "--hidden=6000,6000", "--data=glyphs", "--global-batch=4",
                 "--micro-batch=1", "--workers=0")
         self.ranks = 2
         needed = self.planned(*wide)["planned_bytes"]

@@ -104,6 +104,18 @@ SmallRun resnet_lamb() {
   run.options.optimizer = Lamb{};
   return run;
 }
+SmallRun resnet_averaged() {
+  SmallRun run = testing::small_resnet();
+  run.options.ema = {.decay = 0.9f};
+  return run;
+}
+/// Whose orthogonalization takes the largest arena.
+SmallRun mlp_muon() {
+  SmallRun run = testing::small_resnet();
+  run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {256, 256}});
+  run.options.optimizer = Muon{};
+  return run;
+}
 SmallRun gpt_fast() {
   SmallRun run = testing::small_gpt();
   run.options.reduction = Reduction::fast;
@@ -254,7 +266,9 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &gpt,
                                            &gpt_fast,
                                            &gpt_muon,
-                                           &resnet_lamb));
+                                           &resnet_lamb,
+                                           &resnet_averaged,
+                                           &mlp_muon));
 
 TEST(MemoryPlan, TableHasPowersOfTwo) {
   const auto rows = micro_batch_table(*testing::make_test_backend(), request_for(resnet()));

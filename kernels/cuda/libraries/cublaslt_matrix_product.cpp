@@ -184,7 +184,7 @@ class CublasLtProduct final : public MatrixProduct {
   /// `why_none` says why.
   std::vector<std::string> ask_heuristic(int most, std::string& why_none) const {
     const Preference preference = describe_preference();
-    std::vector<cublasLtMatmulHeuristicResult_t> found(std::size_t(most), {});
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
     int count = 0;
     const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_.get(),
                                                                             operation_.get(),
