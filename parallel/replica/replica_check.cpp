@@ -237,9 +237,8 @@ std::string ReplicaCheck::places_that_differ(const State& state) {
     places.push_back(fmt::format(
         "{}, {} ({})",
         words_of(saved_.arrays[array]),
-        bucket < 0
-            ? "frozen"
-            : fmt::format("from bucket {} of 0 to {} on", bucket, saved_.space.buckets.size() - 1),
+        bucket < 0 ? "frozen"
+                   : fmt::format("bucket {} of 0 to {}", bucket, saved_.space.buckets.size() - 1),
         join_some(tensors, ", ")));
   }
   return join_some(places, "; ");
