@@ -58,7 +58,7 @@ TEST(WatchdogNetwork, WhereARankCannotReachRankZeroNobodyIsWatched) {
 }
 
 /// A job at whose port strangers stand before its ranks come: silent, with noise, with lengths that
-/// nobody has memory for. They stay.
+/// no program has memory for. They stay.
 class Besieged final : public SelfCommunicator {
  public:
   explicit Besieged(ForkedCommunicator& world) : world_(world) {}
