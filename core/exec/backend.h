@@ -11,6 +11,7 @@
 
 #include "core/exec/kernel.h"
 #include "core/exec/optimizer_update.h"
+#include "core/plan/norm_block.h"
 #include "core/profile/device_tracer.h"
 #include "core/profile/range_marker.h"
 #include "lockstep/device_use.h"
@@ -40,6 +41,14 @@ struct FlatRange {
   /// Index of the norms of the tensor that the range is of; -1: it is updated without. See Note
   /// [Phases of an update].
   std::int32_t tensor = -1;
+};
+
+/// Blocks of kNormBlock elements, the last one shorter, whose squared norms have the numbers from
+/// `first` on.
+struct BlockRange {
+  std::int64_t offset = 0;
+  std::int64_t elems = 0;
+  std::int64_t first = 0;
 };
 
 /// A running statistic in the flat space. Offsets and counts in elements.
@@ -75,6 +84,8 @@ struct StepOutcome {
 struct StepSums {
   const float* gradients = nullptr;
   std::span<const FlatRange> tensors = {};
+  /// [tensors] in device memory: their squared norms, where they are known already.
+  const double* norms = nullptr;
   std::int64_t loss = 0, correct = -1, counted = -1;  ///< offsets; -1: there is none
   float clip_norm = 0;                                ///< 0: no clipping
   /// In device memory, the outcome of the step before; may be the one that is written. Where it is
@@ -161,9 +172,6 @@ inline std::string_view uuid_in(std::string_view pool) {
   const std::string_view uuid = space == pool.npos ? std::string_view() : pool.substr(space + 1);
   return uuid.find_first_not_of('0') == uuid.npos ? std::string_view() : uuid;
 }
-
-/// Elements in one block of the reproducible norm, counted from the start of each tensor.
-inline constexpr std::int64_t kNormBlock = 4096;
 
 /// One kernel that does what several did.
 struct JoinedKernels {
@@ -294,9 +302,21 @@ class Backend {
                                    double* result) {
     squared_norms(values, ranges, result);
   }
-  /// result[0] = values[0] + values[1] + ..., one after another; both in device memory. Does not
-  /// wait.
-  virtual void add_in_order(const double* values, std::int64_t count, double* result) = 0;
+  /// result[range.first + b] = the sum of squares of block b of each range, as squared_norms() has
+  /// it, in device memory. Does not wait.
+  virtual void start_block_norms(const float* values,
+                                 std::span<const BlockRange> ranges,
+                                 double* result) = 0;
+  /// result[i] = values[places[i]], all in device memory. Does not wait.
+  virtual void gather(const double* values,
+                      const std::int32_t* places,
+                      std::int64_t count,
+                      double* result) = 0;
+  /// result[i] = 0 + the values from ends[i - 1] (0 for the first) up to ends[i], one after
+  /// another; both in device memory. Does not wait.
+  virtual void add_in_order(const double* values,
+                            std::span<const std::int64_t> ends,
+                            double* result) = 0;
   /// Reserves what conclude_step() and start_squared_norms() need for these tensors, so that they
   /// never allocate.
   virtual void reserve_norms(std::span<const FlatRange> /*tensors*/) {}

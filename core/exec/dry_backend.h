@@ -28,7 +28,9 @@ class DryBackend : public Backend {
   void add(float*, const float*, const float*, std::int64_t) override {}
   void optimizer_update(const OptimizerUpdate&, std::span<const FlatRange>) override {}
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {}
-  void add_in_order(const double*, std::int64_t, double*) override {}
+  void start_block_norms(const float*, std::span<const BlockRange>, double*) override {}
+  void gather(const double*, const std::int32_t*, std::int64_t, double*) override {}
+  void add_in_order(const double*, std::span<const std::int64_t>, double*) override {}
   void conclude_step(const StepSums&, StepOutcome*) override {}
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override {}
   void update_average(const AverageUpdate&) override {}

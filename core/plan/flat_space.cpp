@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/base/check.h"
+#include "core/plan/norm_block.h"
 
 namespace lockstep {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 /// A parameter, in the order in which the program finishes what is summed for them.
 struct Finished {
   int parameter = -1;
-  int node = -1;           ///< that finishes it
+  int node = -1;  ///< that finishes it
+  bool trained = false;
   std::int64_t elems = 0;  ///< with padding
 };
 
@@ -27,7 +29,10 @@ std::vector<Finished> finishing_order(const Graph& graph) {
     for (ValueId output : graph.nodes()[i].outputs)
       if (const int parameter = graph.value(output).accumulates_into; parameter >= 0)
         order.push_back(
-            {parameter, int(i), padded(graph.parameters()[std::size_t(parameter)].shape.elems())});
+            {.parameter = parameter,
+             .node = int(i),
+             .trained = graph.parameters()[std::size_t(parameter)].kind == ParameterKind::trained,
+             .elems = padded(graph.parameters()[std::size_t(parameter)].shape.elems())});
   const auto frozen = std::ranges::count_if(graph.parameters(), &Parameter::frozen);
   LOCKSTEP_ASSERT(order.size() + std::size_t(frozen) == graph.parameters().size());
   return order;
@@ -42,20 +47,30 @@ constexpr std::int64_t kMinUnits = 16;
 
 /// Sizes in elements.
 struct BucketSizes {
-  std::int64_t limit = 1;  ///< a bucket with as many takes no other tensor
-  std::int64_t last = 0;   ///< the last of several buckets is to have at most as many
-  std::int64_t unit = 1;   ///< of equal chunks for all ranks
-  std::int64_t large = 1;  ///< a parameter with more begins a bucket
-  std::int64_t piece = 1;  ///< of a bucket within such a parameter
+  std::int64_t limit = 1;         ///< a bucket with as many takes no other tensor
+  std::int64_t last = 0;          ///< the last of several buckets is to have at most as many
+  std::int64_t unit = 1;          ///< of equal chunks for all ranks
+  std::int64_t sharded_unit = 0;  ///< of those that ranks own; 0: no bucket is sharded
+  std::int64_t large = 1;         ///< a parameter with more begins a bucket
+  std::int64_t piece = 1;         ///< of a bucket within such a parameter
 
   BucketSizes(std::int64_t bytes, const BucketRules& rules)
       : limit(std::max<std::int64_t>(1, bytes / 4)),
         last(limit / kLastBucketShare),
         unit(std::lcm(kSegmentAlignment, kChunkUnit * rules.ranks)),
+        sharded_unit(rules.shards_optimizer && rules.ranks > 1 ? kNormBlock * rules.ranks : 0),
         large(std::max(limit / kSegmentAlignment * kSegmentAlignment, kMinPiece)),
-        piece(rules.cuts_parameters ? with_padding(large)
-                                    : std::numeric_limits<std::int64_t>::max()) {}
+        piece(!rules.cuts_parameters ? std::numeric_limits<std::int64_t>::max()
+              : sharded_unit > 0     ? round_up(large, sharded_unit)
+                                     : with_padding(large)) {}
 
+  static std::int64_t round_up(std::int64_t elems, std::int64_t unit) {
+    return (elems + unit - 1) / unit * unit;
+  }
+  bool shards(std::int64_t elems) const {
+    return sharded_unit > 0 && elems * 4 > kMinShardedBytes &&
+           (round_up(elems, sharded_unit) - elems) * 4 <= elems;
+  }
   std::int64_t with_padding(std::int64_t elems) const {
     return elems < kMinUnits * unit ? elems : (elems + unit - 1) / unit * unit;
   }
@@ -69,7 +84,8 @@ std::vector<bool> bucket_begins(const std::vector<Finished>& order, const Bucket
   std::size_t last = 0;  // the first parameter of which the open bucket has some
   for (std::size_t i = 0; i < order.size(); ++i) {
     const bool is_large = order[i].elems > sizes.large;
-    begins[i] = i == 0 || open >= sizes.limit || (is_large && open > sizes.last);
+    begins[i] = i == 0 || open >= sizes.limit || (is_large && open > sizes.last) ||
+                (sizes.sharded_unit > 0 && order[i].trained != order[i - 1].trained);
     if (begins[i]) {
       open = 0;
       last = i;
@@ -96,21 +112,36 @@ std::vector<bool> bucket_begins(const std::vector<Finished>& order, const Bucket
   return begins;
 }
 
-void end_bucket(FlatSpace& space, const BucketSizes& sizes) {
-  if (space.buckets.empty()) return;
+/// `trained`: the bucket's parameters are.
+void end_bucket(FlatSpace& space, const BucketSizes& sizes, bool trained) {
   Bucket& bucket = space.buckets.back();
-  bucket.elems = sizes.with_padding(bucket.elems);
+  bucket.sharded = trained && sizes.shards(bucket.elems);
+  bucket.elems = bucket.sharded ? sizes.round_up(bucket.elems, sizes.sharded_unit)
+                                : sizes.with_padding(bucket.elems);
   space.elems = bucket.offset + bucket.elems;
 }
 
-void append(FlatSpace& space, int parameter, std::int64_t elems, std::int64_t piece) {
+/// No chunk that a rank owns ends within a block of a norm: tensors of several blocks begin at
+/// multiples of one, others lie between two.
+void skip_to_norm_block(FlatSpace& space, std::int64_t elems) {
+  Bucket& bucket = space.buckets.back();
+  const std::int64_t over = bucket.elems % kNormBlock;
+  if (over == 0 || over + padded(elems) <= kNormBlock) return;
+  bucket.elems += kNormBlock - over;
+  space.elems += kNormBlock - over;
+}
+
+void append(FlatSpace& space, int parameter, std::int64_t elems, const BucketSizes& sizes) {
+  if (sizes.sharded_unit > 0) skip_to_norm_block(space, elems);
   space.segment_of_parameter[std::size_t(parameter)] = int(space.segments.size());
   space.segments.push_back({parameter, space.elems, elems, int(space.buckets.size()) - 1});
   std::int64_t left = padded(elems);
-  if (left > piece)
-    while (space.buckets.back().elems + left > piece) {
-      const std::int64_t taken = piece - space.buckets.back().elems;
-      space.buckets.back().elems = piece;
+  if (left > sizes.piece)
+    while (space.buckets.back().elems + left > sizes.piece) {
+      Bucket& bucket = space.buckets.back();
+      const std::int64_t taken = sizes.piece - bucket.elems;
+      bucket.elems = sizes.piece;
+      bucket.sharded = sizes.shards(sizes.piece);
       space.elems += taken;
       left -= taken;
       space.buckets.push_back({space.elems, 0});
@@ -123,6 +154,7 @@ void append(FlatSpace& space, int parameter, std::int64_t elems, std::int64_t pi
 
 FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes, const BucketRules& rules) {
   FlatSpace space;
+  space.ranks = rules.ranks;
   space.segment_of_parameter.assign(graph.parameters().size(), -1);
   const BucketSizes sizes(bucket_bytes, rules);
   const auto elems_of = [&](int parameter) {
@@ -132,12 +164,12 @@ FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes, const BucketRul
   const std::vector<bool> begins = bucket_begins(order, sizes);
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (begins[i]) {
-      end_bucket(space, sizes);
+      if (i > 0) end_bucket(space, sizes, order[i - 1].trained);
       space.buckets.push_back({space.elems, 0});
     }
-    append(space, order[i].parameter, elems_of(order[i].parameter), sizes.piece);
+    append(space, order[i].parameter, elems_of(order[i].parameter), sizes);
   }
-  end_bucket(space, sizes);
+  if (!order.empty()) end_bucket(space, sizes, order.back().trained);
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     if (!graph.parameters()[i].frozen) continue;
     const std::int64_t elems = elems_of(int(i));
@@ -157,7 +189,8 @@ std::string to_text(const FlatSpace& space, const Graph& graph) {
                         s.elems,
                         s.bucket);
   for (const Bucket& b : space.buckets)
-    text += fmt::format("bucket offset={} elems={}\n", b.offset, b.elems);
+    text += fmt::format(
+        "bucket offset={} elems={}{}\n", b.offset, b.elems, b.sharded ? " sharded" : "");
   return text;
 }
 

@@ -14,6 +14,8 @@ namespace lockstep {
 struct Bucket {
   std::int64_t offset = 0;
   std::int64_t elems = 0;
+  /// Each rank updates a chunk of it: see Note [Sharded optimizer] in ownership.h.
+  bool sharded = false;
 };
 
 /// The place of one parameter in the flat arrays (values, gradients, optimizer state).
@@ -36,6 +38,7 @@ struct FlatSpace {
   std::vector<int> segment_of_parameter;  ///< in declaration order
   std::vector<Bucket> buckets;            ///< cover all segments but the frozen, in order
   std::int64_t elems = 0;                 ///< with padding
+  int ranks = 1;                          ///< BucketRules::ranks
 
   const Segment& of(int parameter) const {
     return segments[std::size_t(segment_of_parameter[std::size_t(parameter)])];
@@ -46,6 +49,10 @@ struct FlatSpace {
 /// that ranks share no cache line.
 inline constexpr std::int64_t kChunkUnit = 16;
 
+/// Smaller buckets are not sharded: every rank has their sums without an all-gather, and their
+/// optimizer state is small.
+inline constexpr std::int64_t kMinShardedBytes = 64 * 1024;
+
 /// Who exchanges the buckets.
 struct BucketRules {
   int ranks = 1;
@@ -53,6 +60,8 @@ struct BucketRules {
   /// at once, the largest decides about receive buffers; where they take turns, as on GPUs, pieces
   /// would only add latencies.
   bool cuts_parameters = true;
+  /// Whether buckets of trained parameters are sharded: see Note [Sharded optimizer].
+  bool shards_optimizer = false;
 };
 
 /// Lays out the parameters of a training graph in buckets of at least `bucket_bytes` and less than
@@ -66,6 +75,10 @@ struct BucketRules {
 /// Buckets end in padding so that the ranks' chunks are equal, and one all-gather of equal blocks
 /// brings them together, unless that is more than a sixteenth of the bucket. Depends on the graph
 /// and the rules alone, so ranks agree without talking.
+///
+/// With `shards_optimizer` metrics and statistics have buckets of their own, and of the others all
+/// are sharded that are larger than kMinShardedBytes, but where padding would make them larger by
+/// more than a quarter.
 FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes, const BucketRules& rules = {});
 
 /// One line per segment and bucket.

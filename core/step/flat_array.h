@@ -10,6 +10,7 @@ namespace lockstep {
 struct FlatArray {
   std::string name;         ///< "exp_avg"; empty for the parameters; kAverageName
   float* values = nullptr;  ///< on the device, FlatSpace::elems
+  bool owned = false;       ///< of Ownership::elems() instead, those that the rank owns
 };
 
 inline constexpr const char* kAverageName = "ema";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/optimizer_step.h"
 
+#include <algorithm>
+
 #include "core/base/check.h"
 #include "core/plan/hidden_matrices.h"
 
@@ -44,32 +46,44 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              const ParameterRules& rules,
                              float* parameters,
                              float* gradients,
-                             std::uint16_t* rounded)
+                             std::uint16_t* rounded,
+                             const Ownership& ownership,
+                             OwnerExchange* owners)
     : backend_(backend),
       optimizer_(optimizer),
       parameters_(parameters),
       gradients_(gradients),
       rounded_(rounded),
       phases_(update_phases(optimizer)),
-      buckets_(space.buckets.size()) {
+      owners_(owners) {
   validate(optimizer_);
-  const std::vector<bool> with_norms = tensors_with_norms(graph, optimizer_);
+  for (const OwnedStretch& stretch : ownership.stretches()) parts_.push_back({.stretch = stretch});
+  std::vector<FlatRange> with_norm;
+  const std::vector<bool> have_norms = tensors_with_norms(graph, optimizer_);
   const std::vector<ParameterRates> rates = parameter_rates(graph.parameters(), optimizer_, rules);
   for (const Segment& segment : space.segments) {
     const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
     if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
-    const bool has_norm = with_norms[std::size_t(segment.parameter)];
-    const FlatRange range{.offset = segment.offset,
-                          .elems = segment.elems,
-                          .weight_decay = rates[std::size_t(segment.parameter)].weight_decay,
-                          .lr_scale = rates[std::size_t(segment.parameter)].lr_scale,
-                          .tensor = has_norm ? norm_count_++ : -1};
-    BucketRanges& bucket = buckets_[std::size_t(segment.bucket)];
-    append(bucket.all, range);
-    append(has_norm ? bucket.tensors : bucket.others, range);
+    const bool has_norm = have_norms[std::size_t(segment.parameter)];
+    FlatRange range{.offset = segment.offset,
+                    .elems = segment.elems,
+                    .weight_decay = rates[std::size_t(segment.parameter)].weight_decay,
+                    .lr_scale = rates[std::size_t(segment.parameter)].lr_scale,
+                    .tensor = has_norm ? std::int32_t(with_norm.size()) : -1};
+    if (has_norm) with_norm.push_back(range);
+    for (const OwnedStretch& own : ownership.within(segment.offset, segment.elems)) {
+      range.offset = own.offset;
+      range.elems = own.elems;
+      Part& part = *std::ranges::upper_bound(
+          parts_, own.offset, {}, [](const Part& p) { return p.stretch.end(); });
+      append(part.all, range);
+      append(has_norm ? part.tensors : part.others, range);
+    }
   }
-  if (norm_count_ > 0)
-    norms_ = backend.allocate(2 * std::size_t(norm_count_) * sizeof(double), "norms of tensors");
+  if (!with_norm.empty()) {
+    norms_ = backend.allocate(2 * with_norm.size() * sizeof(double), "norms of tensors");
+    tensor_norms_.emplace(backend, std::move(with_norm), owners_);
+  }
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
     const Segment& segment = space.of(int(i));
@@ -81,7 +95,9 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              space.of(parameter.weight_parameter).offset,
                              parameter.momentum});
   }
-  backend.reserve_norms(tensors_);
+  gradient_norms_.emplace(backend, tensors_, owners_);
+  if (owners_ != nullptr)
+    squares_ = backend.allocate(tensors_.size() * sizeof(double), "norms of gradients");
   const int arrays = lockstep::state_arrays(optimizer_);
   LOCKSTEP_CHECK(arrays <= kMaxOptimizerState,
                  InternalError,
@@ -90,12 +106,17 @@ OptimizerStep::OptimizerStep(Backend& backend,
                  arrays,
                  kMaxOptimizerState);
   for (int i = 0; i < arrays; ++i)
-    state_.push_back(backend.allocate(std::size_t(space.elems) * 4, "optimizer state"));
+    state_.push_back(
+        backend.allocate(std::size_t(ownership.elems()) * sizeof(float), "optimizer state"));
 }
 
 void OptimizerStep::conclude(StepSums sums, StepOutcome* outcome) {
   sums.gradients = gradients_;
   sums.tensors = tensors_;
+  if (owners_ != nullptr) {
+    gradient_norms_->start(gradients_, squares_->as<double>());
+    sums.norms = squares_->as<double>();
+  }
   backend_.conclude_step(sums, outcome);
 }
 
@@ -111,46 +132,55 @@ void OptimizerStep::update(std::int64_t step,
                          .step = std::uint64_t(step),
                          .outcome = outcome,
                          .counters = counters};
-  for (std::size_t i = 0; i < state_.size(); ++i) update.state[i] = state_[i]->as<float>();
   if (norms_) {
     update.weight_norms = norms_->as<double>();
-    update.direction_norms = norms_->as<double>() + norm_count_;
+    update.direction_norms = direction_norms();
   }
   for (const UpdatePhase phase : phases_) run(phase, update);
 }
 
 void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
   update.phase = phase;
-  const auto run_kernels = [&](std::vector<FlatRange> BucketRanges::*ranges) {
-    for (const BucketRanges& bucket : buckets_)
-      if (!(bucket.*ranges).empty()) backend_.optimizer_update(update, bucket.*ranges);
+  const auto run_kernels = [&](std::vector<FlatRange> Part::*ranges) {
+    for (const Part& part : parts_) {
+      if ((part.*ranges).empty()) continue;
+      // So that offsets of the flat space find the state of what the rank owns.
+      const std::int64_t shift = part.stretch.local - part.stretch.offset;
+      for (std::size_t i = 0; i < state_.size(); ++i)
+        update.state[i] = state_[i]->as<float>() + shift;
+      backend_.optimizer_update(update, part.*ranges);
+    }
   };
   switch (phase) {
     case UpdatePhase::direction:
     case UpdatePhase::update:
-      return run_kernels(&BucketRanges::all);
+      return run_kernels(&Part::all);
     case UpdatePhase::tensor_direction:
     case UpdatePhase::normalize:
     case UpdatePhase::tensor_update:
-      return run_kernels(&BucketRanges::tensors);
+      return run_kernels(&Part::tensors);
     case UpdatePhase::update_others:
-      return run_kernels(&BucketRanges::others);
+      return run_kernels(&Part::others);
     case UpdatePhase::weight_norms:
-      return start_norms(parameters_, 0);
+      return tensor_norms_ ? tensor_norms_->start(parameters_, norms_->as<double>()) : void();
     case UpdatePhase::direction_norms:
-      return start_norms(gradients_, norm_count_);
+      return tensor_norms_ ? tensor_norms_->start(gradients_, direction_norms()) : void();
     case UpdatePhase::orthogonalize:
       LOCKSTEP_ASSERT(orthogonalization_ != nullptr);
+      if (owners_ != nullptr) owners_->all_gather(gradients_);  // it wants whole matrices
       return orthogonalization_->run_forward({});
   }
 }
 
-void OptimizerStep::start_norms(const float* values, std::int64_t first) {
-  for (const BucketRanges& bucket : buckets_) {
-    if (bucket.tensors.empty()) continue;
-    double* const norms = norms_->as<double>() + first + bucket.tensors.front().tensor;
-    backend_.start_squared_norms(values, bucket.tensors, norms);
-  }
+double* OptimizerStep::direction_norms() {
+  return norms_->as<double>() + tensor_norms_->tensors().size();
+}
+
+std::size_t OptimizerStep::norm_bytes() const {
+  std::size_t sum = gradient_norms_->bytes();
+  if (tensor_norms_) sum += norms_->bytes() + tensor_norms_->bytes();
+  if (squares_) sum += squares_->bytes();
+  return sum;
 }
 
 StepCounters OptimizerStep::counters(std::int64_t step, float lr) const {
@@ -167,7 +197,7 @@ std::vector<FlatArray> OptimizerStep::state_arrays() {
   const std::vector<std::string_view> names = state_names(optimizer_);
   std::vector<FlatArray> arrays;
   for (std::size_t i = 0; i < state_.size(); ++i)
-    arrays.push_back({std::string(names[i]), state_[i]->as<float>()});
+    arrays.push_back({std::string(names[i]), state_[i]->as<float>(), /*owned=*/owners_ != nullptr});
   return arrays;
 }
 

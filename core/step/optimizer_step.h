@@ -3,25 +3,31 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/exec/backend.h"
 #include "core/exec/program.h"
 #include "core/graph/graph.h"
+#include "core/optim/optimizer.h"
 #include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
+#include "core/step/owner_exchange.h"
 #include "core/step/parameter_rates.h"
+#include "core/step/tensor_norms.h"
 #include "lockstep/optimizer.h"
 
 namespace lockstep {
 
 /// Applies exchanged gradients to the flat parameters: clipping, the optimizer's update, phase by
-/// phase and bucket by bucket (Note [Phases of an update]), and the running statistics. Holds the
-/// optimizer's state arrays, and the norms of tensors where it wants them.
+/// phase (Note [Phases of an update]), and the running statistics. Holds the optimizer's state
+/// arrays, and the norms of tensors where it wants them. Of a sharded optimizer a rank has, and
+/// updates, what it owns: Note [Sharded optimizer].
 class OptimizerStep {
  public:
-  /// `rounded`: the bf16 weight copy that updates write as well; null: none.
+  /// `rounded`: the bf16 weight copy that updates write as well; null: none. `owners`: null: the
+  /// optimizer is not sharded. They must outlive it, as `ownership` and the flat arrays.
   /// Throws what parameter_rates() does, and OutOfMemory.
   OptimizerStep(Backend& backend,
                 const Graph& graph,
@@ -30,8 +36,12 @@ class OptimizerStep {
                 const ParameterRules& rules,
                 float* parameters,
                 float* gradients,
-                std::uint16_t* rounded);
+                std::uint16_t* rounded,
+                const Ownership& ownership,
+                OwnerExchange* owners);
 
+  /// Whether the optimizer has the phase `orthogonalize`.
+  bool orthogonalizes() const { return has_phase(optimizer_, UpdatePhase::orthogonalize); }
   /// What runs in the phase `orthogonalize`: bound, and alive as long as this. To be called before
   /// the first update of an optimizer that has the phase.
   void set_orthogonalization(Program& program) { orthogonalization_ = &program; }
@@ -54,33 +64,34 @@ class OptimizerStep {
 
   std::size_t state_bytes() const;
   /// Of the norms of tensors.
-  std::size_t norm_bytes() const { return norms_ ? norms_->bytes() : 0; }
-  /// The optimizer's arrays, named by state_names(). Laid out as the parameters are.
+  std::size_t norm_bytes() const;
+  /// The optimizer's arrays, named by state_names().
   std::vector<FlatArray> state_arrays();
 
  private:
-  /// What one bucket holds of the trained parameters.
-  struct BucketRanges {
-    std::vector<FlatRange> all;      // neighbours with equal settings are one
-    std::vector<FlatRange> tensors;  // those that have norms, numbered one after another
-    std::vector<FlatRange> others;   // without them
+  /// Trained parameters within a stretch that the rank owns.
+  struct Part {
+    OwnedStretch stretch;
+    std::vector<FlatRange> all = {};      // neighbours with equal settings are one
+    std::vector<FlatRange> tensors = {};  // those that have norms
+    std::vector<FlatRange> others = {};   // without them
   };
 
   void run(UpdatePhase phase, OptimizerUpdate& update);
-  /// Squared norms of all tensors in `values`, to norms_ from number `first` on.
-  void start_norms(const float* values, std::int64_t first);
-
+  double* direction_norms();
   Backend& backend_;
   Optimizer optimizer_;
   float* parameters_;
   float* gradients_;
   std::uint16_t* rounded_;
   std::vector<UpdatePhase> phases_;
-  std::vector<BucketRanges> buckets_;
-  std::int32_t norm_count_ = 0;  // of tensors that have norms
+  OwnerExchange* owners_;
+  std::vector<Part> parts_;
+  std::optional<TensorNorms> tensor_norms_, gradient_norms_;  // of those that have norms; of all
   Program* orthogonalization_ = nullptr;
-  std::unique_ptr<DeviceBuffer> norms_;  // [2, norm_count_]: of weights, of directions; or null
-  std::vector<FlatRange> tensors_;       // in declaration order, for the norm
+  std::unique_ptr<DeviceBuffer> norms_;    // [2, tensor_norms_]: of weights, of directions; or null
+  std::unique_ptr<DeviceBuffer> squares_;  // [trained], of gradients; null without owners
+  std::vector<FlatRange> tensors_;         // trained, in declaration order, for the norm
   std::vector<RunningStatistic> statistics_;
   std::vector<std::unique_ptr<DeviceBuffer>> state_;
 };

@@ -65,7 +65,8 @@ void ShardNorms::add_bucket(int index) {
 void ShardNorms::end_shard(std::int64_t shard, std::int64_t samples, std::int64_t step_samples) {
   double* const squared = squared_->as<double>();
   double* const sum = squared + parameters_;
-  backend_.add_in_order(squared, std::int64_t(parameters_), sum);
+  const auto count = std::int64_t(parameters_);
+  backend_.add_in_order(squared, {&count, 1}, sum);
   backend_.start_copy_to_host(slots_->as<double>() + norms_.size(), sum, sizeof *sum);
   backend_.record(*copied_);
   norms_.push_back(

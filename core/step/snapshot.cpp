@@ -60,8 +60,12 @@ std::size_t Snapshot::bytes(const FlatSpace& space, std::size_t arrays) {
 void Snapshot::take(Position* position) {
   const auto elems = std::size_t(saved_.space.elems);
   for (std::size_t a = 0; a < saved_.arrays.size(); ++a) {
-    saved_.backend.copy_to_host(
-        values_.data() + a * elems, saved_.arrays[a].values, elems * sizeof(float));
+    const FlatArray& array = saved_.arrays[a];
+    float* const host = values_.data() + a * elems;
+    if (array.owned)
+      saved_.owners->collect(array.values, host);
+    else
+      saved_.backend.copy_to_host(host, array.values, elems * sizeof(float));
     if (position) position->tick();
   }
 }
@@ -89,10 +93,19 @@ std::vector<io::CheckpointTensor> Snapshot::tensors(File file) const {
   return result;
 }
 
+void send_owned(const SavedArrays& saved) {
+  for (const FlatArray& array : saved.arrays)
+    if (array.owned) saved.owners->collect(array.values, nullptr);
+}
+
 void restore(const SavedArrays& saved, const std::string& checkpoint) {
+  struct Place {
+    const FlatArray* array = nullptr;
+    std::int64_t offset = 0;
+  };
   struct Wanted {
     std::vector<Parameter> parameters;
-    std::vector<float*> places;
+    std::vector<Place> places;
   };
   std::map<File, Wanted> files;
   for (const FlatArray& array : saved.arrays) {
@@ -102,15 +115,22 @@ void restore(const SavedArrays& saved, const std::string& checkpoint) {
       if (!has(array, parameter)) continue;
       wanted.parameters.push_back(parameter);
       wanted.parameters.back().name = name_in_file(parameter, array);
-      wanted.places.push_back(array.values + saved.space.of(int(i)).offset);
+      wanted.places.push_back({&array, saved.space.of(int(i)).offset});
     }
   }
   for (const auto& [file, wanted] : files)
     load(checkpoint + "/" + path_of(file),
          wanted.parameters,
          [&](std::size_t i, const std::vector<float>& values) {
-           saved.backend.copy_to_device(
-               wanted.places[i], values.data(), values.size() * sizeof(float));
+           const auto& [array, offset] = wanted.places[i];
+           const auto copy = [&](float* to, std::int64_t from, std::int64_t elems) {
+             saved.backend.copy_to_device(
+                 to, values.data() + from, std::size_t(elems) * sizeof(float));
+           };
+           if (!array->owned) return copy(array->values + offset, 0, std::ssize(values));
+           for (const OwnedStretch& own :
+                saved.owners->ownership().within(offset, std::ssize(values)))
+             copy(array->values + own.local, own.offset - offset, own.elems);
          });
 }
 

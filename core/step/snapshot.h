@@ -10,6 +10,7 @@
 #include "core/io/checkpoint.h"
 #include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
+#include "core/step/owner_exchange.h"
 
 namespace lockstep {
 
@@ -20,6 +21,7 @@ struct SavedArrays {
   const Graph& graph;
   const FlatSpace& space;
   std::vector<FlatArray> arrays;
+  OwnerExchange* owners = nullptr;  ///< null: no array is owned in parts
 };
 
 /// The file of a checkpoint that an array lies in, and whether it has a part for `parameter`: no
@@ -37,7 +39,8 @@ class Snapshot {
   /// Size of a snapshot of `arrays` flat arrays.
   static std::size_t bytes(const FlatSpace& space, std::size_t arrays);
   /// Copies from the device; ticks `position` (may be null) after each array. No other thread may
-  /// read the tensors meanwhile.
+  /// read the tensors meanwhile. Where arrays are owned in parts all ranks call it, rank 0, and
+  /// send_owned(), the others, at the same time.
   void take(Position* position = nullptr);
   /// Views of the copy, under the names that files have.
   std::vector<io::CheckpointTensor> model() const;
@@ -51,8 +54,12 @@ class Snapshot {
   std::vector<float> values_;  // the flat arrays, one after the other
 };
 
-/// Writes a checkpoint's tensors into the flat arrays on the device. Throws DataError as
-/// io::load_weights(): names, shapes or types that do not fit, all of them listed.
+/// Sends what this rank owns of `saved` to rank 0, which is in Snapshot::take().
+void send_owned(const SavedArrays& saved);
+
+/// Writes a checkpoint's tensors into the flat arrays on the device, of those that are owned in
+/// parts this rank's. Throws DataError as io::load_weights(): names, shapes or types that do not
+/// fit, all of them listed.
 void restore(const SavedArrays& saved, const std::string& checkpoint);
 
 }  // namespace lockstep

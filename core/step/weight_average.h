@@ -6,19 +6,21 @@
 #include <optional>
 
 #include "core/exec/backend.h"
-#include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
+#include "core/step/owner_exchange.h"
 #include "lockstep/ema.h"
 
 namespace lockstep {
 
-/// The moving average of the weights of one rank: a flat array next to theirs. Where `ema` is off
-/// it has no memory, and its functions do nothing.
+/// The moving average of the weights of one rank: a flat array next to theirs, of what it owns
+/// (Note [Sharded optimizer]). Where `ema` is off it has no memory, and its functions do nothing.
 class WeightAverage {
  public:
-  /// `parameters`: the flat weights, which must outlive it. Throws OutOfMemory.
+  /// `parameters`: the flat weights, which must outlive it, as `ownership` and `owners` (null: it
+  /// is not divided). Throws OutOfMemory.
   WeightAverage(Backend& backend,
-                const FlatSpace& space,
+                const Ownership& ownership,
+                OwnerExchange* owners,
                 const Ema& ema,
                 std::int64_t global_batch,
                 float* parameters);
@@ -32,7 +34,7 @@ class WeightAverage {
   /// What StepCounters::average_rate is to hold for that update.
   float rate(std::int64_t step) const;
   /// The weights become the average and the average the weights; twice: as before. The caller
-  /// renews what is derived of the weights. Between steps.
+  /// renews what is derived of the weights. Between steps; with owners a collective.
   void swap();
 
   /// Nothing where it is off.
@@ -43,7 +45,8 @@ class WeightAverage {
   Backend& backend_;
   Ema ema_;
   std::int64_t global_batch_;
-  std::int64_t elems_;
+  const Ownership& ownership_;
+  OwnerExchange* owners_;
   float* parameters_;
   std::unique_ptr<DeviceBuffer> average_;
 };

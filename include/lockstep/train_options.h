@@ -25,6 +25,9 @@ struct TrainSummary;
 /// on 1 and on 8 ranks have the same bits; or as the library that moves them likes it, which is
 /// faster.
 enum class Reduction : std::uint8_t { reproducible, fast };
+/// What each rank holds and updates a part of (Rajbhandari et al. 2020, ZeRO): nothing; or state of
+/// the optimizer and average of the weights (ZeRO-1). No bit depends on it.
+enum class Sharding : std::uint8_t { none, optimizer };
 
 /// How a GPU's libraries choose among their deterministic algorithms for GEMMs and convolutions.
 enum class Algorithms : std::uint8_t {
@@ -111,6 +114,7 @@ struct TrainOptions {
   std::uint64_t memory_limit = 0;  ///< bytes of a rank on its device; 0: none
   std::uint64_t seed = 1;  ///< of initial weights, the order of samples, augmentation and dropout
   Reduction reduction = Reduction::reproducible;
+  Sharding sharding = Sharding::none;  ///< needs Reduction::reproducible
   Overlap overlap = Overlap::on;
   double bucket_mb = 0;    ///< MiB of gradients in one message; 0: as the device likes it
   bool use_graphs = true;  ///< on a GPU: see GraphUse

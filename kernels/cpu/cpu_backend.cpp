@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -167,13 +168,38 @@ class CpuBackend final : public Backend {
     for (std::size_t i = 0; i < ranges.size(); ++i)
       result[i] = squared_norm_(values + ranges[i].offset, ranges[i].elems, kNormBlock);
   }
-  void add_in_order(const double* values, std::int64_t count, double* result) override {
-    *result = std::accumulate(values, values + count, 0.0);
+  void start_block_norms(const float* values,
+                         std::span<const BlockRange> ranges,
+                         double* result) override {
+    for (const BlockRange& range : ranges)
+      for (std::int64_t b = 0; b * kNormBlock < range.elems; ++b)
+        result[range.first + b] = squared_norm_(values + range.offset + b * kNormBlock,
+                                                std::min(kNormBlock, range.elems - b * kNormBlock),
+                                                kNormBlock);
+  }
+  void gather(const double* values,
+              const std::int32_t* places,
+              std::int64_t count,
+              double* result) override {
+    for (std::int64_t i = 0; i < count; ++i) result[i] = values[places[i]];
+  }
+  void add_in_order(const double* values,
+                    std::span<const std::int64_t> ends,
+                    double* result) override {
+    std::int64_t begin = 0;
+    for (const std::int64_t end : ends) {
+      *result++ = std::accumulate(values + begin, values + end, 0.0);
+      begin = end;
+    }
   }
   void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
     double squares = 0;
-    for (const FlatRange& tensor : sums.tensors)
-      squares += squared_norm_(sums.gradients + tensor.offset, tensor.elems, kNormBlock);
+    for (std::size_t i = 0; i < sums.tensors.size(); ++i) {
+      const FlatRange& tensor = sums.tensors[i];
+      squares += sums.norms != nullptr
+                     ? sums.norms[i]
+                     : squared_norm_(sums.gradients + tensor.offset, tensor.elems, kNormBlock);
+    }
     *outcome = outcome_of(sums, std::sqrt(squares));
   }
   void hash(const float* values,

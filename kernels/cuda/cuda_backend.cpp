@@ -304,8 +304,21 @@ class CudaBackend final : public Backend {
     cuda::squared_norms(
         *in_use_, values, ranges, result, norms_->data() + ranges.size() * sizeof(double));
   }
-  void add_in_order(const double* values, std::int64_t count, double* result) override {
-    cuda::add_in_order(*in_use_, values, count, result);
+  void start_block_norms(const float* values,
+                         std::span<const BlockRange> ranges,
+                         double* result) override {
+    cuda::block_norms(*in_use_, values, ranges, result);
+  }
+  void gather(const double* values,
+              const std::int32_t* places,
+              std::int64_t count,
+              double* result) override {
+    cuda::gather(*in_use_, values, places, count, result);
+  }
+  void add_in_order(const double* values,
+                    std::span<const std::int64_t> ends,
+                    double* result) override {
+    cuda::add_in_order(*in_use_, values, ends, result);
   }
   void reserve_norms(std::span<const FlatRange> tensors) override {
     const std::size_t bytes =
@@ -313,6 +326,7 @@ class CudaBackend final : public Backend {
     if (!norms_ || norms_->bytes() < bytes) norms_ = allocate(bytes, "gradient norms");
   }
   void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
+    if (sums.norms != nullptr) return cuda::conclude_step(*in_use_, sums, sums.norms, outcome);
     if (cuda::conclude_small_step(*in_use_, sums, outcome)) return;
     reserve_norms(sums.tensors);
     start_squared_norms(sums.gradients, sums.tensors, norms_->as<double>());

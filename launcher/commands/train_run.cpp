@@ -157,7 +157,9 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     if (output) output->clear_bar();
     throw;
   }
-  return output ? output->finish(trainer, summary) : finish_rank(job, summary);
+  if (output) return output->finish(trainer, summary);
+  if (options.ema.on() && !summary.stopped) trainer.save_average({});
+  return finish_rank(job, summary);
 }
 
 int train(Job& job, const TrainRequest& asked) {

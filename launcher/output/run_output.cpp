@@ -229,12 +229,17 @@ int RunOutput::finish_stopped(const TrainSummary& summary) {
 }
 
 int RunOutput::finish_run(Trainer& trainer) {
-  try {
-    trainer.save_weights(folder_.file("model.safetensors"));
-    if (settings_.flags.options.ema.on()) trainer.save_average(folder_.file(io::kAverageFile));
-  } catch (const std::exception& error) {
-    folder_.add_error(error.what());
-  }
+  const auto save = [&](const auto& write) {
+    try {
+      write();
+    } catch (const std::exception& error) {
+      folder_.add_error(error.what());
+    }
+  };
+  save([&] { trainer.save_weights(folder_.file("model.safetensors")); });
+  // Even where the weights could not be written: the other ranks take part.
+  if (settings_.flags.options.ema.on())
+    save([&] { trainer.save_average(folder_.file(io::kAverageFile)); });
   console_.line(fmt::format("output                 {}", folder_.path()));
   RunLog& log = JobInternals::of(job_).fault_log.log();
   log.close();

@@ -36,6 +36,10 @@ void validate(const TrainOptions& o) {
                  ConfigError,
                  "`clip_norm` must be finite and not negative, got {}",
                  o.clip_norm);
+  LOCKSTEP_CHECK(o.sharding == Sharding::none || o.reduction == Reduction::reproducible,
+                 ConfigError,
+                 "`shard` optimizer: needs `reduction` reproducible, which sums gradients at the "
+                 "rank that updates them");
   LOCKSTEP_CHECK(o.bucket_mb >= 0 && o.bucket_mb <= 8192,
                  ConfigError,
                  "`bucket_mb` must be 0 (auto) to 8192, got {}",

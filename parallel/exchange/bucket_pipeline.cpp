@@ -120,7 +120,7 @@ void BucketPipeline::enter(int stage, InFlight& entry, float* receive) {
   if (at > 0 && at <= levels) way_[at - 1].sum(bucket, receive);
   if (at < levels)
     way_[at].start_all_to_all(bucket, receive, entry.requests);
-  else
+  else if (!bucket.sharded)  // of which the owner updates its chunk
     entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(bucket));
 }
 

@@ -23,7 +23,7 @@ namespace lockstep {
 /// and back up
 ///   all-gather of pieces,
 /// or, with Reduction::fast, through one all-reduce. One level of all ranks, or two: on the host,
-/// then across hosts.
+/// then across hosts. Buckets whose optimizer is sharded end with the sum of the own piece.
 ///
 /// Every stage takes the buckets in the order of start(), as all ranks must start the collectives
 /// of a communicator in one order. Only the number of buckets between the first all-to-all and the

@@ -14,6 +14,9 @@ struct SentBytes {
     network += other.network;
     return *this;
   }
+  SentBytes operator+(const SentBytes& other) const {
+    return {all + other.all, network + other.network};
+  }
   SentBytes operator-(const SentBytes& other) const {
     return {all - other.all, network - other.network};
   }

@@ -48,7 +48,10 @@ class GradientExchange::State {
         reduction_(reduction),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
-        ranks_per_host_(communicator.ranks_per_node()),
+        // On two levels pieces would have other owners.
+        ranks_per_host_(std::ranges::any_of(buckets, &Bucket::sharded)
+                            ? communicator.size()
+                            : communicator.ranks_per_node()),
         buckets_(std::move(buckets)),
         chunk_index_(buckets_.size()),
         stage_(buckets_.size(), Stage::finished),

@@ -38,8 +38,9 @@ namespace lockstep {
 ///   last shard, during its last backward: start_bucket(b) as soon as bucket b is complete,
 ///     progress() now and then
 ///   (a rank without shards calls start_bucket for every bucket at once)
-///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank;
-///     where collectives are stream-ordered, the device waits for it instead of the host
+///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank,
+///     of a sharded bucket the chunk that the rank owns (Note [Sharded optimizer]); where
+///     collectives are stream-ordered, the device waits for it instead of the host
 class GradientExchange {
  public:
   /// Up to so many shards buffers are large enough for every last batch from the start; with more

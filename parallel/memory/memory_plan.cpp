@@ -55,13 +55,22 @@ void count_hidden_matrices(const CompiledPrograms& programs, MemoryPlan& plan) {
 }
 
 /// Goes through the exchange of one step.
-std::uint64_t exchange_bytes(GradientExchange& exchange, const BatchPlan& batch, int rank) {
+std::uint64_t exchange_bytes(ReplicaParts& parts,
+                             const BatchPlan& batch,
+                             float* parameters,
+                             int rank) {
+  GradientExchange& exchange = parts.exchange;
   const Schedule schedule = training_schedule(batch, batch.global_batch, rank);
   exchange.begin_step(schedule);
   for (std::size_t s = 0; s + 1 < schedule.work.size(); ++s) exchange.finish_shard();
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
-  return exchange.bytes_sent();
+  if (parts.owners) {
+    parts.optimizer.conclude({}, nullptr);
+    parts.owners->all_gather(parameters);
+    if (parts.optimizer.orthogonalizes()) parts.owners->all_gather(parameters);  // directions
+  }
+  return exchange.bytes_sent() + parts.owners_sent().all;
 }
 
 /// Of micro-batches, and of the order of samples.
@@ -311,7 +320,8 @@ MemoryPlan plan_memory_of(Backend& device,
     plan.fixed_bytes += *plan.table[category];
   plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
   plan.flops_per_step = flops_per_step(programs, batch);
-  plan.exchange_bytes_per_step = exchange_bytes(parts.exchange, batch, rank);
+  plan.exchange_bytes_per_step =
+      exchange_bytes(parts, batch, buffers.parameters->as<float>(), rank);
   return plan;
 }
 

@@ -75,8 +75,12 @@ std::int64_t bucket_bytes(const TrainOptions& options,
   return std::min(device.bucket_bytes, std::max(kMinBytes, bytes / kMinBuckets));
 }
 
-BucketRules bucket_rules(const DeviceTraits& device, const BatchPlan& batch) {
-  return {.ranks = batch.ranks, .cuts_parameters = device.buckets_in_flight > 1};
+BucketRules bucket_rules(const TrainOptions& options,
+                         const DeviceTraits& device,
+                         const BatchPlan& batch) {
+  return {.ranks = batch.ranks,
+          .cuts_parameters = device.buckets_in_flight > 1,
+          .shards_optimizer = options.sharding == Sharding::optimizer};
 }
 
 CompiledPrograms::CompiledPrograms(Backend& backend,
@@ -126,7 +130,8 @@ void CompiledPrograms::add(Backend& backend,
                            std::int64_t micro_batch) {
   Graph graph = trace(model, loss, samples, settings_for(options, traits_, batch, micro_batch));
   if (training_.empty())
-    space_ = lay_out(graph, bucket_bytes(options, traits_, graph), bucket_rules(traits_, batch));
+    space_ = lay_out(
+        graph, bucket_bytes(options, traits_, graph), bucket_rules(options, traits_, batch));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   OtherDeviceMemory others;
   if (micro_batch > 0) {

@@ -109,7 +109,9 @@ BuilderSettings settings_for(const TrainOptions& options,
 std::int64_t bucket_bytes(const TrainOptions& options,
                           const DeviceTraits& device,
                           const Graph& graph);
-BucketRules bucket_rules(const DeviceTraits& device, const BatchPlan& batch);
+BucketRules bucket_rules(const TrainOptions& options,
+                         const DeviceTraits& device,
+                         const BatchPlan& batch);
 /// What the phase `orthogonalize` of the optimizer runs for a training graph; null: it has no such
 /// phase. Throws ConfigError: there is no matrix for it.
 std::unique_ptr<Program> compile_orthogonalization(Backend& backend,

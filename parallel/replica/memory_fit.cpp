@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/number_format.h"
+#include "core/plan/ownership.h"
 #include "core/plan/recompute.h"
 #include "lockstep/error.h"
 
@@ -46,8 +47,9 @@ std::size_t training_bytes(std::span<const ProgramSize> programs,
     arena = std::max(arena, program.arena_bytes);
     for (const auto& [copy, bytes] : program.packed) packed[copy] = bytes;
   }
-  const int arrays = 2 + state_arrays(options.optimizer) + int(options.ema.on());
-  std::size_t bytes = arena + std::size_t(space.elems) * sizeof(float) * std::size_t(arrays);
+  const int owned = state_arrays(options.optimizer) + int(options.ema.on());
+  const std::int64_t elems = 2 * space.elems + owned * Ownership(space, 0).elems();
+  std::size_t bytes = arena + std::size_t(elems) * sizeof(float);
   bool rounds = false;
   for (const auto& [copy, size] : packed) {
     const bool rounded = copy.second == kRoundedFormat;

@@ -103,13 +103,16 @@ void add_parameters(LayerRows& rows,
                     const PackedCopies& packed,
                     const Optimizer& optimizer) {
   const auto arrays = std::uint64_t(state_arrays(optimizer));
+  const Ownership ownership(programs.space(), 0);
   const std::vector<Parameter>& parameters = programs.graph().parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto bytes = std::uint64_t(parameters[i].shape.elems()) * sizeof(float);
     LayerMemory& row = rows.of(layer_of(parameters[i].name));
     row.parameters += bytes;
     row.gradients += bytes;
-    row.optimizer_state += bytes * arrays;
+    for (const OwnedStretch& own :
+         ownership.within(programs.space().of(int(i)).offset, parameters[i].shape.elems()))
+      row.optimizer_state += std::uint64_t(own.elems) * sizeof(float) * arrays;
     row.packed_copies += packed.bytes_of(int(i));
   }
 }

@@ -85,8 +85,8 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
   Known known{settings, options.bucket_mb, batch.ranks, nullptr};
   Graph graph = trace_as(settings);
   const std::int64_t bytes = bucket_bytes(options, device_.traits(), graph);
-  known.sizes.reset(
-      new MicroBatchSizes(device_, std::move(graph), bytes, bucket_rules(device_.traits(), batch)));
+  known.sizes.reset(new MicroBatchSizes(
+      device_, std::move(graph), bytes, bucket_rules(options, device_.traits(), batch)));
   if (samples > 0) {
     settings.mode = Mode::evaluation;
     known.sizes->evaluation_.emplace(

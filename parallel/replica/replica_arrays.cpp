@@ -9,8 +9,11 @@
 namespace lockstep {
 
 SavedArrays ReplicaState::saved_arrays() {
-  SavedArrays saved{
-      context.backend(), programs.graph(), programs.space(), {{"", programs.parameters()}}};
+  SavedArrays saved{context.backend(),
+                    programs.graph(),
+                    programs.space(),
+                    {{"", programs.parameters()}},
+                    parts.owners.get()};
   for (FlatArray& array : parts.optimizer.state_arrays()) saved.arrays.push_back(std::move(array));
   if (std::optional<FlatArray> array = parts.average.array())
     saved.arrays.push_back(std::move(*array));

@@ -109,7 +109,8 @@ std::string words_of(const FlatArray& array) {
 
 std::vector<ComparedTensor> compared_tensors(const SavedArrays& saved) {
   std::vector<ComparedTensor> tensors;
-  for (std::size_t a = 0; a < saved.arrays.size(); ++a)
+  for (std::size_t a = 0; a < saved.arrays.size(); ++a) {
+    if (saved.arrays[a].owned) continue;  // no two ranks have the same
     for (const Segment& segment : saved.space.segments) {
       const Parameter& parameter = saved.graph.parameters()[std::size_t(segment.parameter)];
       if (!has(saved.arrays[a], parameter)) continue;
@@ -118,6 +119,7 @@ std::vector<ComparedTensor> compared_tensors(const SavedArrays& saved) {
                          .bucket = segment.bucket,
                          .range = {.offset = segment.offset, .elems = segment.elems}});
     }
+  }
   return tensors;
 }
 

@@ -53,6 +53,14 @@ ReplicaParts::ReplicaParts(Backend& backend,
                            const TrainOptions& options,
                            const BatchPlan& batch)
     : metrics(graph, space),
+      ownership(space, communicator.rank()),
+      owner_communicator(ownership.divides() && !communicator.in_stream_order()
+                             ? communicator.split(0, communicator.rank())
+                             : nullptr),
+      owners(ownership.divides()
+                 ? std::make_unique<OwnerExchange>(
+                       backend, owner_communicator ? *owner_communicator : communicator, space)
+                 : nullptr),
       optimizer(backend,
                 graph,
                 space,
@@ -60,8 +68,10 @@ ReplicaParts::ReplicaParts(Backend& backend,
                 rules_of(options),
                 parameters,
                 gradients,
-                rounded),
-      average(backend, space, options.ema, batch.global_batch, parameters),
+                owners ? nullptr : rounded,
+                ownership,
+                owners.get()),
+      average(backend, ownership, owners.get(), options.ema, batch.global_batch, parameters),
       exchange(backend, communicator, options.reduction, space.buckets, gradients, batch.shards),
       evaluation_exchange(backend,
                           communicator,
@@ -75,14 +85,19 @@ ReplicaParts::ReplicaParts(Backend& backend,
       counters(backend, kHeldMicroBatches),
       h2d_staging(backend, graph, kHeldMicroBatches) {}
 
+SentBytes ReplicaParts::owners_sent() const {
+  if (!owners) return {};
+  return {owners->bytes_sent(), owners->network_bytes_sent()};
+}
+
 std::uint64_t ReplicaParts::partial_sum_bytes() const {
   return exchange.partial_sum_bytes() + evaluation_exchange.partial_sum_bytes();
 }
 
 std::uint64_t ReplicaParts::communication_bytes() const {
   return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
-         outcomes.bytes() + optimizer.norm_bytes() + shard_norms.bytes() + sample_weight->bytes() +
-         counters.bytes() + h2d_staging.bytes();
+         (owners ? owners->bytes() : 0) + outcomes.bytes() + optimizer.norm_bytes() +
+         shard_norms.bytes() + sample_weight->bytes() + counters.bytes() + h2d_staging.bytes();
 }
 
 std::uint64_t exchange_memory(const Graph& graph,

@@ -10,6 +10,7 @@
 #include "core/plan/flat_space.h"
 #include "core/step/h2d_staging.h"
 #include "core/step/optimizer_step.h"
+#include "core/step/owner_exchange.h"
 #include "core/step/shard_norms.h"
 #include "core/step/step_params_upload.h"
 #include "core/step/step_status_ring.h"
@@ -38,6 +39,9 @@ struct ReplicaParts {
   static constexpr int kHeldMicroBatches = 2;
 
   MetricPlaces metrics;
+  Ownership ownership;
+  std::unique_ptr<Communicator> owner_communicator;  ///< null: collectives are in stream order
+  std::unique_ptr<OwnerExchange> owners;             ///< null: the optimizer is not sharded
   OptimizerStep optimizer;
   WeightAverage average;
   GradientExchange exchange;
@@ -60,6 +64,8 @@ struct ReplicaParts {
                const TrainOptions& options,
                const BatchPlan& batch);
 
+  /// That owners have told each other.
+  SentBytes owners_sent() const;
   std::uint64_t partial_sum_bytes() const;
   /// Buffers of both exchanges, of micro-batches that are copied to the device, of step results and
   /// norms that are copied to the host, and of the norms that the optimizer wants.

@@ -110,6 +110,7 @@ class ReplicaState {
     bool agree(bool captured) override { return replica.agree(*this, captured); }
     void undo() override {
       replica.parts.exchange.undo_capture(place, sent);
+      if (replica.parts.owners) replica.parts.owners->undo(owners_sent.all);
       replica.programs.packed().invalidate();
     }
 
@@ -129,6 +130,7 @@ class ReplicaState {
     /// State at its begin: of the exchange, and StepTimes::moving_exchanges.
     ShardPlace place = {};
     SentBytes sent = {};
+    SentBytes owners_sent = {};
     double moving = 0;
     double forward = 0;  ///< seconds of forward, where that ran eagerly
   };
@@ -200,6 +202,7 @@ class ReplicaState {
   void sum_shard(const Segment& segment);
   void end_shard(const ShardWork& shard, const Schedule& schedule);
   void update(const Segment& segment);
+  void weights_changed();
   static int own_rounds(const Schedule& schedule);
   /// Calls run(program, round) for each round of the batch-norm group that this rank has no
   /// micro-batch for: the ranks of a group run equally many rounds, and a rank with fewer

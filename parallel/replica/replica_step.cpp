@@ -181,7 +181,8 @@ const StepPlan& ReplicaState::plan(const Segment& segment) {
     StepPart& part = plan_[i];
     part.ends_phase = i + 1 == plan_.size() || !timed_together(part.work, plan_[i + 1].work);
     if (part.work == StepWork::start_bucket || part.work == StepWork::sum_shard ||
-        part.work == StepWork::finish_buckets)
+        part.work == StepWork::finish_buckets ||
+        (part.work == StepWork::update && parts.owners != nullptr))
       part.on_host = by_host;
   }
   return plan_;
@@ -192,6 +193,7 @@ void ReplicaState::run_segment(Segment& segment) {
   if (!captures_now()) return run_eagerly(segment);
   segment.place = parts.exchange.place();
   segment.sent = parts.exchange.sent();
+  segment.owners_sent = parts.owners_sent();
   context.position().enter(segment.program != nullptr ? Phase::forward : Phase::exchange);
   const double exposed = parts.exchange.exposed_seconds();
   switch (graphs_.run(graph_key(segment), segment)) {
@@ -200,7 +202,8 @@ void ReplicaState::run_segment(Segment& segment) {
     case StepWay::captured:
       times_.backward += timer_.lap();
       if (segment.ends_step)
-        bytes_sent_[segment.schedule->samples] = parts.exchange.sent() - segment.sent;
+        bytes_sent_[segment.schedule->samples] =
+            parts.exchange.sent() - segment.sent + (parts.owners_sent() - segment.owners_sent);
       break;
     case StepWay::replayed:
       account_replay(segment);
@@ -305,7 +308,15 @@ void ReplicaState::account_replay(const Segment& segment) {
     if (segment.ends_step)
       parts.exchange.buckets_were_replayed(bytes_sent_.at(segment.schedule->samples));
   }
-  if (segment.ends_step) programs.packed().invalidate_but_rounded();
+  if (segment.ends_step) weights_changed();
+}
+
+/// By an update. Owners write no rounded weights: they do not have those of others.
+void ReplicaState::weights_changed() {
+  if (parts.owners)
+    programs.packed().invalidate();
+  else
+    programs.packed().invalidate_but_rounded();
 }
 
 void ReplicaState::end_shard(const ShardWork& shard, const Schedule& schedule) {
@@ -376,7 +387,8 @@ void ReplicaState::update(const Segment& segment) {
   parts.optimizer.update(segment.step, segment.lr, outcome, segment.state.counters);
   parts.optimizer.update_running_statistics(outcome);
   parts.average.update(segment.step, outcome, segment.state.counters);
-  programs.packed().invalidate_but_rounded();
+  if (parts.owners) parts.owners->all_gather(programs.parameters());
+  weights_changed();
   times_.optimizer += timer_.lap();
   if (!profiler) return;
   profiler->leave();

@@ -102,6 +102,7 @@ std::optional<io::CheckpointContent> Checkpointing::take(std::int64_t step,
   std::optional<io::CheckpointState> now = state();
   if (!now) return std::nullopt;
   Snapshot& snapshot = snapshots_[std::size_t(free_snapshot_)];
+  if (tell_) tell_();
   snapshot.take(position_);
   if (check_) check_();
   io::CheckpointContent content{

@@ -16,10 +16,10 @@
 namespace lockstep {
 
 /// Saves a run's checkpoints, on rank 0 alone and without the other ranks' knowledge: replicas are
-/// equal. Training stalls for the copy into a snapshot; files are written concurrently with
-/// training. What is due while the save before is still under way is saved when that has ended. The
-/// weights of the lowest validation loss, which the next step would change, go into a second
-/// snapshot meanwhile.
+/// equal. (Where the optimizer is sharded they send what they own: before_copies().) Training
+/// stalls for the copy into a snapshot; files are written concurrently with training. What is due
+/// while the save before is still under way is saved when that has ended. The weights of the lowest
+/// validation loss, which the next step would change, go into a second snapshot meanwhile.
 class Checkpointing {
  public:
   /// What a checkpoint says in addition to tensors; best_val_loss and best_step are filled in here.
@@ -55,6 +55,8 @@ class Checkpointing {
   /// saves are reported to observers.
   void set_position(Position& position) { position_ = &position; }
 
+  /// From now on `tell` is called before each copy of the weights: other ranks take part in it.
+  void before_copies(std::function<void()> tell) { tell_ = std::move(tell); }
   /// From now on `check` is called after each copy of the weights: what it throws keeps them from
   /// being written.
   void check_copies(std::function<void()> check) { check_ = std::move(check); }
@@ -86,7 +88,7 @@ class Checkpointing {
   std::array<Snapshot, kSnapshots> snapshots_;
   int free_snapshot_ = 0;
   std::vector<TrainObserver*> observers_;
-  std::function<void()> check_;
+  std::function<void()> tell_, check_;
   Position* position_ = nullptr;
   io::CheckpointWriter writer_;
   std::optional<io::CheckpointContent> waiting_;  // a best one, in the snapshot that is not written

@@ -214,7 +214,7 @@ void Trainer::save_average(const std::string& file) {
                  ConfigError,
                  "trainer: there is no average of the weights: TrainOptions::ema is off");
   const AverageScope averaged(replica);
-  save_weights(file);
+  if (state_->rank() == 0) save_weights(file);
 }
 
 void Trainer::save(const std::string& folder) {

@@ -38,6 +38,7 @@ TrainingRun::TrainingRun(const Parts& parts)
   return_free_memory();  // initial weights were made on the heap
   if (!checkpointing_) return;
   checkpointing_->set_position(p_.context.position());
+  if (copies_are_collective()) checkpointing_->before_copies([this] { tell_copy(true); });
   checkpointing_->check_copies([this] { p_.replica.require_healthy(); });
   if (watch_) checkpointing_->wait_for_previous_saves();
 }
@@ -237,11 +238,37 @@ void TrainingRun::collect_skipped() {
 }
 
 void TrainingRun::save_when_due() {
-  if (!checkpointing_ || summary_.stopped) return;
+  if (summary_.stopped) return;
+  if (!checkpointing_) return send_if_told();
   const StepLog::Stall stall(*log_, TimePart::checkpoint);
   if (checkpointing_->after_step(
           done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_))
     inside_.device_timer.skip_work();
+  tell_no_copy();
+}
+
+bool TrainingRun::copies_are_collective() const {
+  return !p_.options.checkpoint.folder.empty() && inside_.parts.owners != nullptr;
+}
+
+void TrainingRun::tell_copy(bool copies) {
+  told_copy_ = copies;
+  p_.context.host_communicator().broadcast(&copies, sizeof copies, 0);
+}
+
+void TrainingRun::tell_no_copy() {
+  if (copies_are_collective() && !told_copy_) tell_copy(false);
+  told_copy_ = false;
+}
+
+void TrainingRun::send_if_told() {
+  if (!copies_are_collective()) return;
+  const StageScope stage(&p_.context.position(), RunStage::saving);
+  bool copies = false;
+  p_.context.host_communicator().broadcast(&copies, sizeof copies, 0);
+  if (!copies) return;
+  send_owned(inside_.saved_arrays());
+  inside_.device_timer.skip_work();
 }
 
 /// Rank 0 alone waits here, as it alone saves. It must not save the weights after a bad step,

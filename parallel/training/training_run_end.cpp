@@ -175,10 +175,12 @@ MemoryTable TrainingRun::memory_table() const {
 /// run has to end with one exit code on all ranks, and only then is it known.
 void TrainingRun::save_at_end() {
   TrainSummary& s = summary_;
+  if (!checkpointing_) send_if_told();
   if (checkpointing_) {
     p_.context.position().enter(RunStage::saving);
     s.saved = s.stopped ? checkpointing_->save_now(done_, state_)
                         : checkpointing_->save_last(done_, state_);
+    tell_no_copy();
     s.checkpoints = checkpointing_->saves();
     s.checkpoint_stall_ms = checkpointing_->longest_stall_ms();
     s.checkpoint_stall_share = checkpointing_->stall_seconds() / log_->process_seconds();

@@ -131,7 +131,7 @@ void FlatCases::time_sums() {
       std::size_t(count) * sizeof(double),
       [this, count] {
         return [this, count, v = rates_.filled(f32({2 * count})), sum = rates_.filled(f32({2}))] {
-          backend_.add_in_order(v->as<double>(), count, sum->as<double>());
+          backend_.add_in_order(v->as<double>(), {&count, 1}, sum->as<double>());
         };
       });
 }

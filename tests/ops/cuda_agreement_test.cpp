@@ -159,7 +159,8 @@ TEST_F(CudaFlatAgreement, OfNormsAndStatistics) {
         backends[b]->allocate((ranges_.size() + 1) * sizeof(double), "squared norms");
     auto* const squared = place->as<double>();
     backends[b]->start_squared_norms(arrays.array[0], ranges_, squared);
-    backends[b]->add_in_order(squared, std::int64_t(ranges_.size()), squared + ranges_.size());
+    const std::int64_t count = std::ssize(ranges_);
+    backends[b]->add_in_order(squared, {&count, 1}, squared + ranges_.size());
     kept[b].resize(ranges_.size() + 1);
     backends[b]->copy_to_host(kept[b].data(), squared, place->bytes());
   }

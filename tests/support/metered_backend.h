@@ -75,8 +75,21 @@ class MeteredBackend final : public Backend {
                            double* result) override {
     inner_->start_squared_norms(values, ranges, result);
   }
-  void add_in_order(const double* values, std::int64_t count, double* result) override {
-    inner_->add_in_order(values, count, result);
+  void start_block_norms(const float* values,
+                         std::span<const BlockRange> ranges,
+                         double* result) override {
+    inner_->start_block_norms(values, ranges, result);
+  }
+  void gather(const double* values,
+              const std::int32_t* places,
+              std::int64_t count,
+              double* result) override {
+    inner_->gather(values, places, count, result);
+  }
+  void add_in_order(const double* values,
+                    std::span<const std::int64_t> ends,
+                    double* result) override {
+    inner_->add_in_order(values, ends, result);
   }
   void reserve_norms(std::span<const FlatRange> tensors) override {
     inner_->reserve_norms(tensors);

@@ -60,7 +60,13 @@ class NullBackend : public Backend {
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {
     no("squared_norms");
   }
-  void add_in_order(const double*, std::int64_t, double*) override { no("add_in_order"); }
+  void start_block_norms(const float*, std::span<const BlockRange>, double*) override {
+    no("start_block_norms");
+  }
+  void gather(const double*, const std::int32_t*, std::int64_t, double*) override { no("gather"); }
+  void add_in_order(const double*, std::span<const std::int64_t>, double*) override {
+    no("add_in_order");
+  }
   void conclude_step(const StepSums&, StepOutcome*) override { no("conclude_step"); }
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
   void update_average(const AverageUpdate&) override { no("update_average"); }

@@ -83,16 +83,11 @@ __global__ void update_statistics_kernel(float* values,
 constexpr int kNormThreads = 64;  // of a launch: few, so that small models use all
 constexpr std::int64_t kNormTile = kNormThreads / kNormTeam * kNormBlock;
 
-struct NormRange {
-  std::int64_t offset, elems;
-  std::int64_t partial;  ///< index of its first block among those of all ranges
-};
-
 /// partials[b] = the sum of the squares of block b.
 __global__ void __launch_bounds__(kNormThreads)
     block_norms_kernel(double* partials,
                        const float* values,
-                       const __grid_constant__ RangeTable<NormRange> table,
+                       const __grid_constant__ RangeTable<BlockRange> table,
                        bool aligned) {
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   const std::int64_t offset = place.range.offset, elems = place.range.elems;
@@ -101,22 +96,63 @@ __global__ void __launch_bounds__(kNormThreads)
   const double sum =
       squared_norm_of_block(values + offset, elems, block, aligned && offset % kOwnNormLanes == 0);
   if (threadIdx.x % kNormTeam == 0 && block * kNormBlock < elems)
-    partials[place.range.partial + block] = sum;
+    partials[place.range.first + block] = sum;
 }
 
-/// Blocks of consecutive ranges: those of range i are [first[i], first[i + 1]).
+/// Consecutive groups of values: those of group i are [first[i], first[i + 1]).
 struct RangeBlocks {
   static constexpr int kMax = 256;
   std::int64_t first[kMax + 1];
 };
 
-/// A block a range.
+__global__ void gather_kernel(const double* values,
+                              const std::int32_t* places,
+                              std::int64_t count,
+                              double* result) {
+  const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) result[i] = values[places[i]];
+}
+
+/// A block a group.
 __global__ void add_norms_kernel(double* result,
                                  const double* partials,
                                  const __grid_constant__ RangeBlocks ranges) {
   const double sum = ordered_sum(
       partials, ranges.first[blockIdx.x], ranges.first[blockIdx.x + 1], dynamic_shared<double>());
   if (threadIdx.x == 0) result[blockIdx.x] = sum;
+}
+
+void launch_norms(const Device& device,
+                  const float* values,
+                  const RangeTable<BlockRange>& table,
+                  double* result) {
+  launch("block_norms",
+         {.grid = dim3(unsigned(table.tiles())), .block = dim3(kNormThreads)},
+         device.compute,
+         block_norms_kernel,
+         result,
+         values,
+         table,
+         aligned_to_packs(values));
+}
+
+/// end_of(i): one past the last value of group i; called in order.
+template <typename EndOf>
+void add_groups(
+    const Device& device, const double* values, std::size_t groups, double* result, EndOf end_of) {
+  RangeBlocks table{};
+  for (std::size_t done = 0; done < groups; done += RangeBlocks::kMax) {
+    const std::size_t count = std::min(groups - done, std::size_t{RangeBlocks::kMax});
+    for (std::size_t i = 0; i < count; ++i) table.first[i + 1] = end_of(done + i);
+    launch("add_norms",
+           {.grid = dim3(unsigned(count)), .shared_bytes = kOrderedSumBytes},
+           device.compute,
+           add_norms_kernel,
+           result + done,
+           values,
+           table);
+    table.first[0] = table.first[count];
+  }
 }
 
 }  // namespace
@@ -184,53 +220,45 @@ void squared_norms(const Device& device,
                    void* workspace) {
   auto* const partials = static_cast<double*>(workspace);
   std::int64_t blocks = 0;
-  for_each_table<NormRange>(
+  for_each_table<BlockRange>(
       ranges,
       kNormTile,
       [&](const FlatRange& range) {
         const std::int64_t first = blocks;
         blocks += ceil_div(range.elems, kNormBlock);
-        return NormRange{range.offset, range.elems, first};
+        return BlockRange{range.offset, range.elems, first};
       },
-      [&](const RangeTable<NormRange>& table) {
-        launch("block_norms",
-               {.grid = dim3(unsigned(table.tiles())), .block = dim3(kNormThreads)},
-               device.compute,
-               block_norms_kernel,
-               partials,
-               values,
-               table,
-               aligned_to_packs(values));
-      });
-  std::int64_t first = 0;
-  for (std::size_t done = 0; done < ranges.size(); done += RangeBlocks::kMax) {
-    const auto part =
-        ranges.subspan(done, std::min(ranges.size() - done, std::size_t{RangeBlocks::kMax}));
-    RangeBlocks table{};
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      table.first[i] = first;
-      table.first[i + 1] = first += ceil_div(part[i].elems, kNormBlock);
-    }
-    launch("add_norms",
-           {.grid = dim3(unsigned(part.size())), .shared_bytes = kOrderedSumBytes},
-           device.compute,
-           add_norms_kernel,
-           result + done,
-           partials,
-           table);
-  }
+      [&](const RangeTable<BlockRange>& table) { launch_norms(device, values, table, partials); });
+  std::int64_t end = 0;
+  add_groups(device, partials, ranges.size(), result, [&](std::size_t i) {
+    return end += ceil_div(ranges[i].elems, kNormBlock);
+  });
 }
 
-void add_in_order(const Device& device, const double* values, std::int64_t count, double* result) {
-  RangeBlocks whole{};
-  whole.first[1] = count;
-  launch("add_in_order",
-         {.shared_bytes = kOrderedSumBytes},
-         device.compute,
-         add_norms_kernel,
-         result,
-         values,
-         whole);
+void block_norms(const Device& device,
+                 const float* values,
+                 std::span<const BlockRange> ranges,
+                 double* result) {
+  for_each_table<BlockRange>(
+      ranges,
+      kNormTile,
+      [](const BlockRange& range) { return range; },
+      [&](const RangeTable<BlockRange>& table) { launch_norms(device, values, table, result); });
+}
+
+void gather(const Device& device,
+            const double* values,
+            const std::int32_t* places,
+            std::int64_t count,
+            double* result) {
+  launch("gather", cover(count), device.compute, gather_kernel, values, places, count, result);
+}
+
+void add_in_order(const Device& device,
+                  const double* values,
+                  std::span<const std::int64_t> ends,
+                  double* result) {
+  add_groups(device, values, ends.size(), result, [&](std::size_t i) { return ends[i]; });
 }
 
 }  // namespace lockstep::cuda

@@ -23,7 +23,19 @@ void squared_norms(const Device& device,
                    double* result,
                    void* workspace);
 std::size_t squared_norms_workspace(std::span<const FlatRange> ranges);
-void add_in_order(const Device& device, const double* values, std::int64_t count, double* result);
+void block_norms(const Device& device,
+                 const float* values,
+                 std::span<const BlockRange> ranges,
+                 double* result);
+void gather(const Device& device,
+            const double* values,
+            const std::int32_t* places,
+            std::int64_t count,
+            double* result);
+void add_in_order(const Device& device,
+                  const double* values,
+                  std::span<const std::int64_t> ends,
+                  double* result);
 /// conclude_step() with the norms computed in the same launch. False: there are too many gradients
 /// for that, and nothing was launched.
 bool conclude_small_step(const Device& device, const StepSums& sums, StepOutcome* outcome);

@@ -61,6 +61,16 @@ void add_engine_settings(std::vector<Setting>& table) {
       LOCKSTEP_AT(options.reduction),
       Words<Reduction>{{"reproducible", Reduction::reproducible}, {"fast", Reduction::fast}},
       "gradient all-reduce: the same bits on any number of ranks, or the library's order");
+  rows.choice("shard",
+              LOCKSTEP_AT(options.sharding),
+              Words<Sharding>{{"none", Sharding::none}, {"optimizer", Sharding::optimizer}},
+              "what ranks divide among themselves: nothing, or the optimizer's state and the "
+              "average of the weights (ZeRO-1); the same bits")
+      .when({"reduction",
+             [](const TrainFlags& flags, std::string_view text) {
+               return text == "none" || flags.options.reduction == Reduction::reproducible;
+             },
+             "it needs --reduction reproducible"});
   rows.choice("overlap",
               LOCKSTEP_AT(options.overlap),
               Words<Overlap>{{"on", Overlap::on}, {"off", Overlap::off}},

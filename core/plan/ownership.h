@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/plan/flat_space.h"
+
+namespace lockstep {
+
+/// Note [Sharded optimizer]. With Sharding::optimizer each rank owns an equal chunk of each sharded
+/// bucket (Rajbhandari et al. 2020, ZeRO-1): it alone holds the chunk's optimizer state and
+/// average, and updates it. A step exchanges half of what it would: pieces of gradients go to their
+/// owner, who sums them in the order of the tree and updates; then one all-gather brings the
+/// updated weights to all ranks, in place of the gradients' one. Equally many bytes in fp32.
+///
+/// The bits are those without sharding. Updates are elementwise, but for norms of tensors. A norm
+/// is a sum of blocks of kNormBlock elements, and no chunk ends within one (lay_out()), so that
+/// owners square their blocks, tell each other the sums, and all add them in the same order
+/// (TensorNorms). The other buckets, which are small or hold metrics and statistics, belong to
+/// every rank, as without sharding.
+
+/// Neighbouring elements that a rank owns.
+struct OwnedStretch {
+  std::int64_t offset = 0;  ///< in the flat space
+  std::int64_t local = 0;   ///< in arrays that hold what the rank owns alone
+  std::int64_t elems = 0;
+  bool everywhere = false;  ///< all ranks own it
+
+  std::int64_t end() const { return offset + elems; }
+};
+
+/// What `rank` owns.
+class Ownership {
+ public:
+  Ownership(const FlatSpace& space, int rank);
+
+  /// Whether there are elements that not all ranks own.
+  bool divides() const { return divides_; }
+  /// In flat order. Where the space has no sharded bucket: one, of all elements.
+  std::span<const OwnedStretch> stretches() const { return stretches_; }
+  /// Of an array that holds what the rank owns alone; a multiple of kSegmentAlignment.
+  std::int64_t elems() const {
+    return stretches_.empty() ? 0 : stretches_.back().local + stretches_.back().elems;
+  }
+  /// What the rank owns of [offset, offset + elems).
+  std::vector<OwnedStretch> within(std::int64_t offset, std::int64_t elems) const;
+
+ private:
+  std::vector<OwnedStretch> stretches_;
+  bool divides_ = false;
+};
+
+/// The chunk of a sharded bucket that `rank` owns.
+Bucket owned_chunk(const Bucket& bucket, int rank, int ranks);
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/exec/backend.h"
+#include "core/exec/communicator.h"
+#include "core/plan/ownership.h"
+
+namespace lockstep {
+
+/// What the owners of a sharded optimizer tell each other: Note [Sharded optimizer]. Collective;
+/// blocks until complete, but where the communicator is in stream order.
+class OwnerExchange {
+ public:
+  /// `space` and `communicator` must outlive it. Throws OutOfMemory.
+  OwnerExchange(Backend& backend, Communicator& communicator, const FlatSpace& space);
+
+  const Ownership& ownership() const { return ownership_; }
+  const FlatSpace& space() const { return space_; }
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  /// Every rank has in `flat` ([FlatSpace::elems], laid out like it) the chunks that the others
+  /// own.
+  void all_gather(float* flat);
+  /// values: [sum of counts] in device memory, in rank order; counts: [ranks]. Every rank has
+  /// written its own.
+  void all_gather(double* values, std::span<const std::int64_t> counts);
+  /// On rank 0: `host` ([FlatSpace::elems]) has what the ranks own, each in `owned`
+  /// ([Ownership::elems()], in device memory). On other ranks `host` is not looked at.
+  void collect(const float* owned, float* host);
+
+  /// That this rank has sent since construction.
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  /// Of those, to other hosts.
+  std::uint64_t network_bytes_sent() const {
+    const auto others = std::uint64_t(ranks_ - communicator_.ranks_per_node());
+    return bytes_sent_ * others / std::uint64_t(ranks_ - 1);
+  }
+  /// What was asked for since it was `bytes` was not done.
+  void undo(std::uint64_t bytes) { bytes_sent_ = bytes; }
+  /// Of device memory.
+  std::size_t bytes() const { return received_ ? received_->bytes() : 0; }
+
+ private:
+  Backend& backend_;
+  Communicator& communicator_;
+  const FlatSpace& space_;
+  int rank_, ranks_;
+  Ownership ownership_;
+  std::vector<Bucket> sharded_;
+  std::unique_ptr<DeviceBuffer> received_;  // [largest sharded bucket], on rank 0
+  std::vector<CommBlock> blocks_, none_;    // [ranks]
+  std::vector<CommRequestPtr> requests_;
+  std::uint64_t bytes_sent_ = 0;
+};
+
+}  // namespace lockstep
