@@ -2,6 +2,7 @@
 #include "core/base/name_patterns.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"

@@ -2,6 +2,7 @@
 #include "lockstep/shape.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/ranges.h>
 #include <memory>
 #include <zlib.h>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/graph.h"
 
+#include <fmt/ranges.h>
+
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <fmt/ranges.h>
 #include <map>
 #include <regex>
 #include <set>

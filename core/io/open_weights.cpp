@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"

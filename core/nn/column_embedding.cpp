@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 #include "core/nn/builder.h"

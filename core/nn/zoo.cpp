@@ -2,6 +2,7 @@
 #include "lockstep/zoo.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <iterator>
 
 #include "core/base/check.h"

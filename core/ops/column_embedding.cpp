@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/column_embedding.h"
 
+#include <fmt/ranges.h>
+
 #include "core/graph/gradient_builder.h"
 
 namespace lockstep::ops {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/normalize.h"
 
+#include <fmt/ranges.h>
+
 namespace lockstep::ops {
 
 std::string Normalize::attributes() const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/ranges.h>
 #include <numbers>
 
 #include "core/base/check.h"

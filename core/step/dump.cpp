@@ -2,6 +2,7 @@
 #include "core/step/dump.h"
 
 #include <filesystem>
+#include <fmt/ranges.h>
 #include <fstream>
 
 #include "core/base/check.h"

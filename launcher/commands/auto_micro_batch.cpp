@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 #include "core/base/number_format.h"

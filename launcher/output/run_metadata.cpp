@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/exec/backend.h"
 #include "core/host/machine.h"

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
 #include <map>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/ranges.h>
 #include <iostream>
 
 #include "core/base/check.h"

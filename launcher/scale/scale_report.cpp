@@ -2,6 +2,7 @@
 #include "launcher/scale/scale_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 namespace lockstep {

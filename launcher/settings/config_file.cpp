@@ -2,6 +2,7 @@
 #include "launcher/settings/config_file.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fmt/ranges.h>
 #include <vector>
 
 #include "core/base/check.h"

@@ -2,6 +2,7 @@
 #include "parallel/batch/fingerprint.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <map>
 
 #include "core/base/check.h"

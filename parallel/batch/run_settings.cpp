@@ -5,6 +5,7 @@
 #include <ctime>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sstream>
 
 #include "core/nn/trace.h"

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 #include <unistd.h>
 

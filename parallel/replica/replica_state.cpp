@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 #include "core/base/env.h"

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <exception>
 #include <filesystem>
+#include <fmt/ranges.h>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fmt/ranges.h>
 #include <map>
 #include <optional>
 

@@ -2,6 +2,7 @@
 #include "core/io/torch/state_dict.h"
 
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <map>
 
 #include "core/base/check.h"

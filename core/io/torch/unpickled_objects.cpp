@@ -2,6 +2,7 @@
 // The objects of state dicts: the only names that a pickle may ask for.
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/parameter_names.h"
 #include "core/base/printable.h"

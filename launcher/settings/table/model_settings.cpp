@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <fmt/ranges.h>
 
 #include "core/optim/optimizer.h"
 #include "core/optim/optimizer_hyper_parameter.h"

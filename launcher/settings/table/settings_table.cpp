@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/settings/table/settings_table.h"
 
+#include <fmt/ranges.h>
+
 #include "lockstep/error.h"
 
 namespace lockstep {
