@@ -148,6 +148,28 @@ std::optional<MemoryFix> change_engine(Backend& device,
   return recomputing.find(micro - 1);
 }
 
+/// The same, or a sharded optimizer, or both.
+std::optional<MemoryFix> change_or_shard(Backend& device,
+                                         const PlanRequest& request,
+                                         const MemoryTarget& target) {
+  const TrainOptions& options = request.options;
+  if (request.ranks == 1 || options.sharding == Sharding::optimizer ||
+      options.reduction == Reduction::fast)
+    return change_engine(device, request, target);
+  PlanRequest sharded = request;
+  sharded.options.sharding = Sharding::optimizer;
+  FixSearch search(device, sharded, target, options.recompute);
+  if (auto same = search.plan(micro_batch_of(request), options.accumulation)) {
+    same->micro_batch = same->accumulation = 0;
+    same->sharded = true;
+    return same;
+  }
+  if (auto fix = change_engine(device, request, target)) return fix;
+  auto fix = change_engine(device, sharded, target);
+  if (fix) fix->sharded = true;
+  return fix;
+}
+
 /// With `ranks` of `target.sharers` on each host.
 std::optional<MemoryFix> with_ranks(Backend& device,
                                     PlanRequest request,
@@ -164,7 +186,7 @@ std::optional<MemoryFix> with_ranks(Backend& device,
     if (fix.needed <= target.bytes) return fix;
   }
   if (ranks > 1) return std::nullopt;  // first, the most ranks that need nothing else
-  auto change = change_engine(device, request, target);
+  auto change = change_or_shard(device, request, target);
   if (change) change->ranks = request.ranks;
   return change;
 }
@@ -193,7 +215,7 @@ OtherSetting with_flags(Backend& device,
   FixSearch as_it_is(device, request, target, request.options.recompute);
   auto fix = as_it_is.plan(micro_batch_of(request), request.options.accumulation);
   if (fix) fix->micro_batch = fix->accumulation = 0;
-  if (!fix) fix = change_engine(device, request, target);
+  if (!fix) fix = change_or_shard(device, request, target);
   if (fix) {
     const std::string more = fix->flags();
     return {flags + (more.empty() ? "" : " ") + more, fix->needed, true};
@@ -246,6 +268,7 @@ std::string MemoryFix::flags() const {
   };
   if (micro_batch > 0) add(fmt::format("`micro_batch` {}", micro_batch));
   if (accumulation > 0) add(fmt::format("`accumulation` {}", accumulation));
+  if (sharded) add("`shard` optimizer");
   if (recompute) add("`recompute` auto");
   if (memory_limit > 0)
     add(memory_limit % kWholeMiB == 0
@@ -299,7 +322,7 @@ MemoryAdvice advise(Backend& real, const PlanRequest& asked, const MemoryTarget&
   const PlanRequest request = with_sizes(real, asked);
   Backend& device = request.sizes->device();
   MemoryAdvice advice{.needed = target.needed(plan_min_memory(device, request).table)};
-  advice.fix = change_engine(device, request, target);
+  advice.fix = change_or_shard(device, request, target);
   if (!advice.fix) advice.fix = fewer_ranks(device, request, target, advice.needed);
   if (advice.fix) {
     advice.fix->saved = advice.needed - std::min(advice.needed, advice.fix->needed);

@@ -31,6 +31,7 @@ struct MemoryTarget {
 struct MemoryFix {
   std::int64_t micro_batch = 0;    ///< 0: as it is
   std::int64_t accumulation = 0;   ///< that it divides the batch into evenly; 0: not given
+  bool sharded = false;            ///< --shard optimizer
   bool recompute = false;          ///< --recompute auto
   std::uint64_t memory_limit = 0;  ///< of it; 0: as it is
   int ranks = 0;                   ///< 0: as they are
@@ -74,7 +75,8 @@ MemoryPlan plan_min_memory(Backend& device, PlanRequest request);
 /// makes the most shards, whose sums are pending. Throws ConfigError: none can be planned.
 MinMemory min_memory(Backend& device, const PlanRequest& request, const MemoryTarget& target);
 
-/// The cheapest change with which `request` fits, found by planning it: a smaller micro-batch, the
+/// The cheapest change with which `request` fits, found by planning it: a sharded optimizer, which
+/// changes no bit and sends no more; a smaller micro-batch, the
 /// largest that largest_micro_batch() finds and one that divides the global batch evenly unless
 /// that costs half of it; then recomputation, with the largest micro-batch that then fits; then
 /// fewer ranks a host. Neither `request.options.memory_limit` nor the target is exceeded. Throws

@@ -80,9 +80,9 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
   device_.allow_tf32(options.precision == Precision::tf32);
   for (const Known& known : known_)
     if (known.settings == settings && known.bucket_mb == options.bucket_mb &&
-        known.ranks == batch.ranks)
+        known.ranks == batch.ranks && known.sharding == options.sharding)
       return *known.sizes;
-  Known known{settings, options.bucket_mb, batch.ranks, nullptr};
+  Known known{settings, options.bucket_mb, batch.ranks, options.sharding, nullptr};
   Graph graph = trace_as(settings);
   const std::int64_t bytes = bucket_bytes(options, device_.traits(), graph);
   known.sizes.reset(new MicroBatchSizes(

@@ -69,6 +69,7 @@ class ProgramSizes {
     BuilderSettings settings;
     double bucket_mb = 0;
     int ranks = 1;
+    Sharding sharding = Sharding::none;
     std::unique_ptr<MicroBatchSizes> sizes;
   };
 
