@@ -5,24 +5,21 @@
 
 namespace lockstep {
 
-OwnerExchange::OwnerExchange(Backend& backend, Communicator& communicator, const FlatSpace& space)
+OwnerExchange::OwnerExchange(Backend& backend,
+                             Communicator& communicator,
+                             const FlatSpace& space,
+                             float* gradients)
     : backend_(backend),
       communicator_(communicator),
       space_(space),
+      gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
       ownership_(space, rank_),
       blocks_(std::size_t(ranks_)),
       none_(std::size_t(ranks_)) {
-  std::int64_t largest = 0;
-  for (const Bucket& bucket : space.buckets) {
-    if (!bucket.sharded) continue;
-    sharded_.push_back(bucket);
-    largest = std::max(largest, bucket.elems);
-  }
-  if (rank_ == 0)
-    received_ =
-        backend_.allocate(std::size_t(largest) * sizeof(float), "optimizer state of others");
+  for (const Bucket& bucket : space.buckets)
+    if (bucket.sharded) sharded_.push_back(bucket);
   communicator_.reserve_requests(int(std::max<std::size_t>(1, sharded_.size())));
   requests_.reserve(sharded_.size());
 }
@@ -66,7 +63,7 @@ void OwnerExchange::collect(const float* owned, float* host) {
       continue;
     }
     for (int r = 1; r < ranks_; ++r) blocks_[std::size_t(r)] = {r * own.elems, own.elems};
-    float* const received = received_->as<float>();
+    float* const received = gradients_ + bucket.offset;
     communicator_.start_all_to_all(own_part, none_, received, blocks_)->wait();
     copy(bucket.offset, own_part, own.elems);
     copy(bucket.offset + own.elems, received + own.elems, bucket.elems - own.elems);

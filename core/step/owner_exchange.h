@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,8 +15,12 @@ namespace lockstep {
 /// blocks until complete, but where the communicator is in stream order.
 class OwnerExchange {
  public:
-  /// `space` and `communicator` must outlive it. Throws OutOfMemory.
-  OwnerExchange(Backend& backend, Communicator& communicator, const FlatSpace& space);
+  /// `gradients`: the flat array, in which collect() receives: nothing in it but metrics and sums
+  /// of statistics is read between steps, and those are not sharded. All must outlive it.
+  OwnerExchange(Backend& backend,
+                Communicator& communicator,
+                const FlatSpace& space,
+                float* gradients);
 
   const Ownership& ownership() const { return ownership_; }
   const FlatSpace& space() const { return space_; }
@@ -31,7 +34,8 @@ class OwnerExchange {
   /// written its own.
   void all_gather(double* values, std::span<const std::int64_t> counts);
   /// On rank 0: `host` ([FlatSpace::elems]) has what the ranks own, each in `owned`
-  /// ([Ownership::elems()], in device memory). On other ranks `host` is not looked at.
+  /// ([Ownership::elems()], in device memory). On other ranks `host` is not looked at. Between
+  /// steps: overwrites gradients.
   void collect(const float* owned, float* host);
 
   /// That this rank has sent since construction.
@@ -43,18 +47,16 @@ class OwnerExchange {
   }
   /// What was asked for since it was `bytes` was not done.
   void undo(std::uint64_t bytes) { bytes_sent_ = bytes; }
-  /// Of device memory.
-  std::size_t bytes() const { return received_ ? received_->bytes() : 0; }
 
  private:
   Backend& backend_;
   Communicator& communicator_;
   const FlatSpace& space_;
+  float* gradients_;
   int rank_, ranks_;
   Ownership ownership_;
   std::vector<Bucket> sharded_;
-  std::unique_ptr<DeviceBuffer> received_;  // [largest sharded bucket], on rank 0
-  std::vector<CommBlock> blocks_, none_;    // [ranks]
+  std::vector<CommBlock> blocks_, none_;  // [ranks]
   std::vector<CommRequestPtr> requests_;
   std::uint64_t bytes_sent_ = 0;
 };

@@ -57,10 +57,12 @@ ReplicaParts::ReplicaParts(Backend& backend,
       owner_communicator(ownership.divides() && !communicator.in_stream_order()
                              ? communicator.split(0, communicator.rank())
                              : nullptr),
-      owners(ownership.divides()
-                 ? std::make_unique<OwnerExchange>(
-                       backend, owner_communicator ? *owner_communicator : communicator, space)
-                 : nullptr),
+      owners(ownership.divides() ? std::make_unique<OwnerExchange>(
+                                       backend,
+                                       owner_communicator ? *owner_communicator : communicator,
+                                       space,
+                                       gradients)
+                                 : nullptr),
       optimizer(backend,
                 graph,
                 space,
@@ -96,8 +98,8 @@ std::uint64_t ReplicaParts::partial_sum_bytes() const {
 
 std::uint64_t ReplicaParts::communication_bytes() const {
   return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
-         (owners ? owners->bytes() : 0) + outcomes.bytes() + optimizer.norm_bytes() +
-         shard_norms.bytes() + sample_weight->bytes() + counters.bytes() + h2d_staging.bytes();
+         outcomes.bytes() + optimizer.norm_bytes() + shard_norms.bytes() + sample_weight->bytes() +
+         counters.bytes() + h2d_staging.bytes();
 }
 
 std::uint64_t exchange_memory(const Graph& graph,

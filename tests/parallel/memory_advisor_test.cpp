@@ -56,6 +56,7 @@ MemoryPlan plan_of(PlanRequest request, const MemoryFix& fix) {
   TrainOptions& options = request.options;
   if (fix.micro_batch > 0) options.micro_batch = fix.micro_batch;
   if (fix.accumulation > 0) options.accumulation = fix.accumulation;
+  if (fix.sharded) options.sharding = Sharding::optimizer;
   if (fix.recompute) options.recompute = Recompute::automatic;
   if (fix.memory_limit > 0) options.memory_limit = fix.memory_limit;
   if (fix.ranks > 0) request.ranks = fix.ranks;
@@ -92,6 +93,20 @@ TEST(MemoryFix, DividesTheBatchOfSeveralRanks) {
   const MemoryAdvice advice = advise_within(request, device_bytes(request, 7));
   ASSERT_TRUE(advice.fix);
   EXPECT_EQ(advice.fix->flags(), "`micro_batch` 6 `accumulation` 2");
+}
+
+/// Of what computes the same bits, as fast.
+TEST(MemoryFix, ShardsTheOptimizerFirst) {
+  PlanRequest request = resnet(24, 12, 2);
+  request.options.optimizer = AdamW{};
+  PlanRequest sharded = request;
+  sharded.options.sharding = Sharding::optimizer;
+  const std::uint64_t without = device_bytes(request, 12), with = device_bytes(sharded, 12);
+  ASSERT_LT(with, without);
+  const MemoryAdvice advice = advise_within(request, with);
+  ASSERT_TRUE(advice.fix);
+  EXPECT_EQ(advice.fix->flags(), "`shard` optimizer");
+  EXPECT_EQ(advice.fix->needed, with);
 }
 
 /// 7 samples on 2 ranks: no micro-batch divides them evenly.
