@@ -139,6 +139,16 @@ void OptimizerStep::update(std::int64_t step,
   for (const UpdatePhase phase : phases_) run(phase, update);
 }
 
+void OptimizerStep::exchange_alone() {
+  gradient_norms_->start(gradients_, squares_->as<double>());
+  for (const UpdatePhase phase : phases_) {
+    const bool is_norm =
+        phase == UpdatePhase::weight_norms || phase == UpdatePhase::direction_norms;
+    if (is_norm && tensor_norms_) tensor_norms_->start(gradients_, norms_->as<double>());
+    if (phase == UpdatePhase::orthogonalize) owners_->all_gather(gradients_);
+  }
+}
+
 void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
   update.phase = phase;
   const auto run_kernels = [&](std::vector<FlatRange> Part::*ranges) {

@@ -10,7 +10,6 @@
 #include "core/exec/backend.h"
 #include "core/exec/program.h"
 #include "core/graph/graph.h"
-#include "core/optim/optimizer.h"
 #include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
 #include "core/step/owner_exchange.h"
@@ -40,8 +39,6 @@ class OptimizerStep {
                 const Ownership& ownership,
                 OwnerExchange* owners);
 
-  /// Whether the optimizer has the phase `orthogonalize`.
-  bool orthogonalizes() const { return has_phase(optimizer_, UpdatePhase::orthogonalize); }
   /// What runs in the phase `orthogonalize`: bound, and alive as long as this. To be called before
   /// the first update of an optimizer that has the phase.
   void set_orthogonalization(Program& program) { orthogonalization_ = &program; }
@@ -59,6 +56,9 @@ class OptimizerStep {
               const StepCounters* counters);
   /// The counters that update `step` at rate `lr` reads from device memory.
   StepCounters counters(std::int64_t step, float lr) const;
+  /// What conclude() and update() exchange among owners, without what they compute: on a DryBackend
+  /// for plans.
+  void exchange_alone();
   /// After update(): value += momentum * (sum - weight * value), unless `outcome` is bad.
   void update_running_statistics(const StepOutcome* outcome);
 

@@ -66,9 +66,8 @@ std::uint64_t exchange_bytes(ReplicaParts& parts,
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
   if (parts.owners) {
-    parts.optimizer.conclude({}, nullptr);
+    parts.optimizer.exchange_alone();
     parts.owners->all_gather(parameters);
-    if (parts.optimizer.orthogonalizes()) parts.owners->all_gather(parameters);  // directions
   }
   return exchange.bytes_sent() + parts.owners_sent().all;
 }

@@ -104,6 +104,19 @@ SmallRun resnet_lamb() {
   run.options.optimizer = Lamb{};
   return run;
 }
+SmallRun resnet_sharded() {
+  SmallRun run = testing::small_resnet();
+  run.options.optimizer = Lamb{};
+  run.options.ema = {.decay = 0.9f};
+  run.options.sharding = Sharding::optimizer;
+  return run;
+}
+SmallRun gpt_sharded() {
+  SmallRun run = testing::small_gpt();
+  run.options.optimizer = Muon{};
+  run.options.sharding = Sharding::optimizer;
+  return run;
+}
 SmallRun resnet_averaged() {
   SmallRun run = testing::small_resnet();
   run.options.ema = {.decay = 0.9f};
@@ -268,6 +281,8 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &gpt_muon,
                                            &resnet_lamb,
                                            &resnet_averaged,
+                                           &resnet_sharded,
+                                           &gpt_sharded,
                                            &mlp_muon));
 
 TEST(MemoryPlan, TableHasPowersOfTwo) {
