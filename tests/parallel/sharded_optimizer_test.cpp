@@ -103,8 +103,6 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return tested.param.name; });
 
 TEST(ShardedOptimizerOf, BatchNormHasTheBitsOfOneRankWithout) {
-  if (!testing::make_test_backend()->device_class().starts_with("cpu"))
-    GTEST_SKIP() << "emulated convolutions take a minute";
   SmallRun run = resnet();
   run.options.ema = {.decay = 0.9f};
   run.options.sharding = Sharding::optimizer;
