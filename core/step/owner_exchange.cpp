@@ -37,6 +37,12 @@ void OwnerExchange::all_gather(float* flat) {
   requests_.clear();
 }
 
+void OwnerExchange::warm_up() {
+  const std::uint64_t sent = bytes_sent_;
+  all_gather(gradients_);
+  bytes_sent_ = sent;
+}
+
 void OwnerExchange::all_gather(double* values, std::span<const std::int64_t> counts) {
   constexpr std::int64_t kFloats = sizeof(double) / sizeof(float);
   std::int64_t offset = 0;

@@ -30,6 +30,8 @@ class OwnerExchange {
   /// Every rank has in `flat` ([FlatSpace::elems], laid out like it) the chunks that the others
   /// own.
   void all_gather(float* flat);
+  /// Connects ranks for it, before step 1: of the gradients, which hold nothing yet. Not counted.
+  void warm_up();
   /// values: [sum of counts] in device memory, in rank order; counts: [ranks]. Every rank has
   /// written its own.
   void all_gather(double* values, std::span<const std::int64_t> counts);

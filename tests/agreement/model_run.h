@@ -63,7 +63,9 @@ class Model {
                                               ParameterRules(),
                                               parameters_->as<float>(),
                                               gradients_->as<float>(),
-                                              packed_.rounded());
+                                              packed_.rounded(),
+                                              ownership_,
+                                              nullptr);
     if (orthogonalization_) update_->set_orthogonalization(*orthogonalization_);
     initialise();
   }
@@ -202,6 +204,7 @@ class Model {
   ModelCase case_;
   std::unique_ptr<Backend> backend_;
   FlatSpace space_;
+  Ownership ownership_{space_, 0};
   Program training_, evaluation_;
   std::unique_ptr<Program> orthogonalization_;
   std::unique_ptr<DeviceBuffer> parameters_, gradients_, arenas_[3];

@@ -65,6 +65,7 @@ void expect_bits_of_mpi(const SmallRun& run, Communicator& host = mpi_world()) {
   const TrainSummary over_mpi = [&] {
     SmallRun eager = run;
     eager.options.use_graphs = false;
+    eager.options.sharding = Sharding::none;
     return train(eager, mpi_world());
   }();
   for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first}) {
@@ -81,6 +82,19 @@ void expect_bits_of_mpi(const SmallRun& run, Communicator& host = mpi_world()) {
 }
 
 TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
+
+/// Owners' collectives are captured with the update, norms among them.
+SmallRun sharded_run() {
+  SmallRun run = small_run();
+  run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {83}});
+  run.options.optimizer = Lamb{};
+  run.options.clip_norm = 0.5f;
+  run.options.bucket_mb = 0.3;
+  run.options.sharding = Sharding::optimizer;
+  return run;
+}
+
+TEST(NcclTraining, EqualBitsOfAShardedOptimizer) { expect_bits_of_mpi(sharded_run()); }
 
 // On the last rank, of one segment after the other: all ranks do without one that collectives stand
 // in, and after a step's last without any further.
@@ -247,6 +261,10 @@ void expect_all_connected_before_step_1(SmallRun run, Communicator& host) {
 
 TEST(NcclTraining, AllIsConnectedBeforeStep1) {
   expect_all_connected_before_step_1(small_run(), mpi_world());
+}
+
+TEST(NcclTraining, OwnersAreConnectedBeforeStep1) {
+  expect_all_connected_before_step_1(sharded_run(), mpi_world());
 }
 
 TEST(NcclTraining, GroupsOfBatchNormAreConnectedBeforeStep1) {
