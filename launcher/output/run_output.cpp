@@ -189,6 +189,7 @@ void RunOutput::print_start() {
   if (!start_.micro_batch_note.empty()) console_.line("           " + start_.micro_batch_note);
   console_.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));
+  if (!start_.sharding_note.empty()) console_.line("           " + start_.sharding_note);
   for (const ParameterGroupUse& group : start_.plan.groups)
     console_.line(fmt::format("group      {}", printable(to_string(group))));
   console_.line(fmt::format("device     {}", job_.backend().device_class()));
