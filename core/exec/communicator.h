@@ -87,7 +87,8 @@ class Communicator : public KernelGroup {
   /// Prepares for `count` started collectives at once, so that starting them allocates nothing.
   virtual void reserve_requests(int /*count*/) {}
 
-  /// Sends send[to[r]] to each rank r, receives from each rank r into recv[from[r]].
+  /// Sends send[to[r]] to each rank r, receives from each rank r into recv[from[r]]. `send` may be
+  /// `recv`, on all ranks alike, where no block is both.
   virtual CommRequestPtr start_all_to_all(const float* send,
                                           std::span<const CommBlock> to,
                                           float* recv,
