@@ -17,8 +17,10 @@ ShardingChoice choose_sharding(Backend& device,
   };
   choice.none_bytes = bytes_with(Sharding::none);
   if (choice.none_bytes && *choice.none_bytes <= room.bytes) return choice;
-  choice.sharding = Sharding::optimizer;
+  // Padding of small models can take more than their state.
   choice.optimizer_bytes = bytes_with(Sharding::optimizer);
+  if (choice.optimizer_bytes && (!choice.none_bytes || choice.optimizer_bytes < choice.none_bytes))
+    choice.sharding = Sharding::optimizer;
   return choice;
 }
 

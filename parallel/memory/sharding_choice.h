@@ -18,8 +18,8 @@ struct ShardingChoice {
 
 /// The least sharding with which `request` fits both options.memory_limit and `room` (bytes: ~0 for
 /// any number): none where that does, or where nothing does that could be divided, with one rank or
-/// Reduction::fast; otherwise `optimizer`, whether it fits or not. Equal on all ranks for an equal
-/// request and room.
+/// Reduction::fast; otherwise the one that takes less. Equal on all ranks for an equal request and
+/// room.
 ShardingChoice choose_sharding(Backend& device,
                                const PlanRequest& request,
                                const MemoryTarget& room);
