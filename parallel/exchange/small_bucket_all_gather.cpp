@@ -76,7 +76,7 @@ void SmallBucketAllGather::finish(Bucket bucket) {
     operand = received;
     received += bucket.elems;
   }
-  to_terms(plan_->all.finish, operands_, terms_);
+  to_terms(plan_->all.sums.front().finish, operands_, terms_);
   backend_.sum_tree(terms_, gradients_ + bucket.offset, bucket.elems);
 }
 
