@@ -126,6 +126,10 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     micro_batch_note = resolve_micro_batch(job, request, room, flags);
     request.options = training_options(flags);
   }
+  if (flags.options.shards == kAutoShards) {  // config.toml has the number
+    flags.options.shards = plan_batch(flags.options, job.size()).shards;
+    request.options = training_options(flags);
+  }
   TrainOptions& options = request.options;
   parts.memory.resolve(options);
   const MemoryPlan plan = parts.memory.require_headroom();

@@ -31,9 +31,9 @@ SmallBucketAllGather::SmallBucketAllGather(Backend& backend,
   comm_ = own_comm_.get();
 }
 
-bool SmallBucketAllGather::takes(const ExchangeSize& size, std::int64_t bucket_elems) const {
+bool SmallBucketAllGather::takes(int nodes, std::int64_t bucket_elems) {
   const std::int64_t bytes = bucket_elems * std::int64_t(sizeof(float));
-  return bytes <= kSmallBucketBytes && bytes * size.nodes <= kMaxBytes;
+  return bytes <= kSmallBucketBytes && bytes * nodes <= kMaxBytes;
 }
 
 void SmallBucketAllGather::reserve(const ExchangeSize& size, std::int64_t bucket_elems) {

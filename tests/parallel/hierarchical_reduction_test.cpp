@@ -11,6 +11,7 @@
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/ranks_per_host.h"
 #include "parallel/exchange/exchange_plan.h"
+#include "parallel/exchange/host_traffic.h"
 #include "tests/parallel/naive_tree.h"
 
 namespace lockstep {
@@ -291,6 +292,75 @@ TEST(LevelPlan, Examples) {
   EXPECT_FALSE(has_levels(16, 4, 4, Reduction::reproducible)) << "one host";
   EXPECT_FALSE(has_levels(16, 4, 3, Reduction::reproducible)) << "hosts of 3 and of 1";
   EXPECT_FALSE(has_levels(16, 4, 2, Reduction::fast));
+}
+
+// What ExchangeLevel and SmallBucketAllGather send, counted message by message.
+struct HostBytes {
+  std::vector<double> sent, received;
+};
+void add_message(HostBytes& bytes, int from, int to, int per_host, double count) {
+  if (from / per_host == to / per_host) return;
+  bytes.sent[std::size_t(from / per_host)] += count;
+  bytes.received[std::size_t(to / per_host)] += count;
+}
+
+HostBytes count_messages(const std::vector<ShardRange>& owners,
+                         int shards,
+                         int per_host,
+                         double small_bytes,
+                         double chunk_bytes,
+                         bool two_levels) {
+  const int ranks = int(owners.size()), hosts = (ranks - 1) / per_host + 1;
+  const std::vector<int> owner = owner_of_shards(owners, shards);
+  const std::vector<int> of_ranks = count_nodes_of(owner, ranks, 1),
+                         of_hosts = count_nodes_of(owner, ranks, per_host);
+  HostBytes bytes{std::vector<double>(std::size_t(hosts)), std::vector<double>(std::size_t(hosts))};
+  for (int from = 0; from < ranks; ++from)
+    for (int to = 0; to < ranks; ++to) {
+      const int nodes = of_ranks[std::size_t(from)];
+      add_message(bytes, from, to, per_host, nodes * small_bytes);
+      if (!two_levels)
+        add_message(bytes, from, to, per_host, (nodes + 1) * chunk_bytes);
+      else if (from % per_host == to % per_host)
+        add_message(
+            bytes, from, to, per_host, (of_hosts[std::size_t(from / per_host)] + 1) * chunk_bytes);
+    }
+  return bytes;
+}
+
+TEST(HostTraffic, AddsUpTheMessagesBetweenHosts) {
+  const std::int64_t small = 1000;
+  for (const int ranks : {2, 6, 12, 13, 24})
+    for (int per_host = 1; per_host <= ranks; ++per_host)
+      for (const int shards : {ranks, ranks + 1, 64}) {
+        const std::int64_t chunk = 4096;
+        const std::vector<ShardRange> owners = shard_owners(shards, ranks, 1);
+        for (const bool sharded : {false, true}) {
+          const Bucket buckets[] = {{0, small}, {small, chunk * ranks * 8, sharded}};
+          const bool two = has_two_levels(ranks, per_host) && !sharded;
+          const HostBytes expected =
+              count_messages(owners, shards, per_host, small * 4.0, chunk * 8 * 4.0, two);
+          const HostTraffic traffic =
+              host_traffic(buckets, shards, owners, per_host, Reduction::reproducible);
+          EXPECT_EQ(traffic.levels, two ? 2 : 1);
+          EXPECT_EQ(traffic.hosts, int(expected.sent.size()));
+          // Sums of whole numbers below 2^53, but for divisions by ranks and hosts.
+          const double all = std::accumulate(expected.sent.begin(), expected.sent.end(), 0.0);
+          EXPECT_NEAR(traffic.all, all, 1e-12 * all) << shards << " on " << ranks;
+          const double most =
+              std::max(std::ranges::max(expected.sent), std::ranges::max(expected.received));
+          EXPECT_NEAR(traffic.busiest, most, 1e-12 * most);
+        }
+      }
+}
+
+TEST(HostTraffic, FastIsARing) {
+  const Bucket bucket{0, 1 << 20};
+  const std::vector<ShardRange> owners = shard_owners(64, 16, 1);
+  const HostTraffic traffic = host_traffic({&bucket, 1}, 64, owners, 8, Reduction::fast);
+  EXPECT_EQ(traffic.levels, 1);
+  EXPECT_DOUBLE_EQ(traffic.busiest, 2.0 * 15 / 16 * (4 << 20));
+  EXPECT_DOUBLE_EQ(traffic.all, 2 * traffic.busiest);
 }
 
 TEST(LevelPlan, RanksPerHostWhereHostsAreAlike) {
