@@ -7,8 +7,8 @@ namespace lockstep {
 
 /// A rank of `size` without the other ranks: collectives complete at once and move nothing. With a
 /// DryBackend, a dry run of an exchange tells what it would reserve and send. It knows no hosts:
-/// with ranks on several hosts an exchange reserves the same, and a rank with shards sends the same
-/// or less, apart from the rounding of chunks.
+/// with ranks on several hosts an exchange reserves the same, but sends other bytes: Note [Two
+/// levels] in hierarchical_reduction.h.
 class DryCommunicator final : public Communicator {
  public:
   DryCommunicator(int rank, int size) : rank_(rank), size_(size) {}

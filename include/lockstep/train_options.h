@@ -29,6 +29,8 @@ enum class Reduction : std::uint8_t { reproducible, fast };
 /// the optimizer and average of the weights (ZeRO-1). No bit depends on it.
 enum class Sharding : std::uint8_t { none, optimizer };
 
+inline constexpr int kAutoShards = -1;  ///< TrainOptions::shards
+
 /// How a GPU's libraries choose among their deterministic algorithms for GEMMs and convolutions.
 enum class Algorithms : std::uint8_t {
   heuristic,  ///< the library's favourite: any run repeats the bits of any other
@@ -80,8 +82,10 @@ struct TrainOptions {
   std::int64_t micro_batch =
       0;  ///< samples a rank computes at once; 0: 32, or fewer of a small batch
   std::int64_t accumulation =
-      0;           ///< micro-batches per rank and step; checked, or derives micro_batch
-  int shards = 0;  ///< parts that gradients are summed in, and the most ranks; 0: up to 64
+      0;  ///< micro-batches per rank and step; checked, or derives micro_batch
+  /// Parts that gradients are summed in, and the most ranks; 0: up to 64. kAutoShards: each
+  /// micro-batch is one, so that every number of ranks is as balanced as its micro-batches allow.
+  int shards = 0;
   // length: exactly one is given
   double epochs = 0;
   std::int64_t steps = 0;

@@ -23,6 +23,7 @@
 #include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/memory/sharding_choice.h"
+#include "parallel/replica/replica_parts.h"
 #include "parallel/session/device_choice.h"
 #include "parallel/session/rank_discovery.h"
 
@@ -32,6 +33,7 @@ namespace {
 struct PlanFlags {
   std::int64_t classes = 0;
   bool by_layer = false, json = false;
+  int ranks_per_host = 0;  ///< 0: not given
   std::optional<Network> network;
   std::optional<double> step_s;  ///< --step-ms
   std::optional<DeviceRate> rate;
@@ -50,6 +52,12 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   app.add_option("--classes", flags.classes, "classes of the samples, where --data is omitted")
       ->type_name("N")
       ->check(whole_number("--classes", 1, 1 << 20));
+  app.add_option("--ranks-per-host",
+                 flags.ranks_per_host,
+                 "what hosts with N ranks each send each other in a step; otherwise those of "
+                 "--network")
+      ->type_name("N")
+      ->check(whole_number("--ranks-per-host", 1, kMaxForecastRanks));
   std::string network;
   app.add_option("--network",
                  network,
@@ -173,6 +181,16 @@ std::string format_planned_data(const TrainFlags& flags, const data::Dataset& da
                      spec.input.dtype == DType::i32 ? "different tokens" : "classes");
 }
 
+void add_traffic(PlanReport& report) {
+  const BatchPlan& batch = report.plan.batch;
+  const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
+  report.traffic = host_traffic(report.plan.buckets,
+                                schedule.shards,
+                                schedule.shards_of_rank,
+                                report.ranks_per_host,
+                                report.flags.options.reduction);
+}
+
 PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {
   TrainFlags train = flags.train;
   PlanRequest request =
@@ -194,8 +212,13 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
                     .least = {},
                     .min_recomputing = {},
                     .advice = {},
-                    .forecast = {}};
+                    .forecast = {},
+                    .ranks_per_host = flags.ranks_per_host,
+                    .traffic = {}};
   plan_as_asked(*device.backend, request, report);
+  if (report.ranks_per_host == 0 && flags.network)
+    report.ranks_per_host = flags.network->ranks_per_host;
+  if (report.ranks_per_host > 0) add_traffic(report);
   if (!device.known)
     for (const auto category : {MemoryCategory::workspace, MemoryCategory::packed_copies})
       report.plan.table[category].reset();

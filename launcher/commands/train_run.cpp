@@ -127,6 +127,10 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     micro_batch_note = resolve_micro_batch(job, request, room, flags);
     request.options = training_options(flags);
   }
+  if (flags.options.shards == kAutoShards) {  // config.toml has the number
+    flags.options.shards = plan_batch(flags.options, job.size()).shards;
+    request.options = training_options(flags);
+  }
   std::string sharding_note;
   if (flags.chooses_sharding) {
     sharding_note = resolve_sharding(job, request, room, flags);

@@ -15,6 +15,7 @@
 #include "core/io/checkpoint_names.h"
 #include "core/io/preprocessing_file.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "launcher/advice/balance_format.h"
 #include "launcher/output/run_metadata.h"
 #include "launcher/output/step_memory_json.h"
 #include "launcher/processes/host_facts.h"
@@ -65,6 +66,11 @@ void warn_of_slow_bf16(Job& job, const TrainOptions& options) {
                             "slower than --precision fp32",
                             why),
                 job.rank());
+}
+
+void warn_of_unbalanced_ranks(Job& job, const BatchPlan& batch) {
+  if (const std::string remedy = format_balance_remedy(batch); !remedy.empty())
+    print_warning(fmt::format("{}; {}", format_balance(batch), remedy), job.rank());
 }
 
 /// What runs are compared by, of config.toml.
@@ -156,6 +162,7 @@ void RunOutput::on_start(const ResumeRecord* resumed) {
   print_start();
   if (resumed) print_resume(console_, *resumed);
   warn_of_slow_bf16(job_, settings_.flags.options);
+  warn_of_unbalanced_ranks(job_, start_.plan.batch);
   if (settings_.flags.options.algorithms == Algorithms::timed &&
       !job_.backend().chooses_algorithms())
     print_warning("--algorithms timed: this device has nothing to choose, and nothing was timed",
@@ -187,6 +194,8 @@ void RunOutput::print_start() {
     console_.line(fmt::format("validation {}", start_.data.validation->describe()));
   console_.line(fmt::format("batch      {}", start_.plan.batch.to_string()));
   if (!start_.micro_batch_note.empty()) console_.line("           " + start_.micro_batch_note);
+  if (options.shards > 0)
+    console_.line("           " + format_balanced_ranks(options, start_.plan.batch));
   console_.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));
   if (!start_.sharding_note.empty()) console_.line("           " + start_.sharding_note);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plan/plan_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/number_format.h"
 #include "core/base/printable.h"
+#include "launcher/advice/balance_format.h"
+#include "launcher/plan/plan_request.h"
+#include "parallel/batch/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -109,6 +113,31 @@ std::string step_text(const MemoryPlan& plan) {
   return text;
 }
 
+/// How ranks share the work, and what their hosts send each other.
+std::string ranks_text(const PlanReport& report) {
+  const BatchPlan& batch = report.plan.batch;
+  if (batch.ranks == 1) return {};
+  std::string text = fmt::format("ranks      {}\n", format_balance(batch));
+  if (const std::string remedy = format_balance_remedy(batch); !remedy.empty())
+    text += fmt::format("           {}\n", remedy);
+  text +=
+      fmt::format("           {}\n", format_balanced_ranks(training_options(report.flags), batch));
+  if (!report.traffic) return text;
+  const HostTraffic& traffic = *report.traffic;
+  const int last = batch.ranks % report.ranks_per_host;
+  text +=
+      fmt::format("hosts      {} with {} ranks each{}",
+                  traffic.hosts,
+                  std::min(batch.ranks, report.ranks_per_host),
+                  traffic.hosts > 1 && last != 0 ? fmt::format(", the last with {}", last) : "");
+  if (traffic.hosts > 1)
+    text += fmt::format("; {} between them a step, {} through the busiest one's adapter, on {}",
+                        format_bytes(traffic.all),
+                        format_bytes(traffic.busiest),
+                        traffic.levels == 2 ? "two levels" : "one level");
+  return text + "\n";
+}
+
 std::string rows_text(const PlanReport& report) {
   const std::uint64_t limit = report.flags.options.memory_limit;
   std::string text =
@@ -203,7 +232,7 @@ Json json_of(const LayerMemory& row) {
 std::string to_text(const PlanReport& report, bool layers) {
   std::string text = head(report) + table_text(report);
   if (layers) text += layers_text(report.plan);
-  text += step_text(report.plan) + rows_text(report);
+  text += step_text(report.plan) + ranks_text(report) + rows_text(report);
   if (report.largest) text += limit_text(report);
   if (report.forecast) text += to_text(*report.forecast);
   return text;
@@ -246,6 +275,13 @@ std::string to_json(const PlanReport& report, bool layers) {
   json["flops_per_step"] = plan.flops_per_step;
   json["hidden_matrices"] = plan.hidden_matrices;
   json["exchange_bytes_per_step"] = plan.exchange_bytes_per_step;
+  json["balance"] = rank_balance(plan.batch);
+  if (report.traffic)
+    json["hosts"] = {{"count", report.traffic->hosts},
+                     {"ranks_per_host", report.ranks_per_host},
+                     {"levels", report.traffic->levels},
+                     {"bytes_per_step", std::llround(report.traffic->all)},
+                     {"busiest_bytes_per_step", std::llround(report.traffic->busiest)}};
   json["micro_batches"] = std::move(rows);
   if (report.forecast) json["forecast"] = to_json(*report.forecast);
   if (layers) {

@@ -8,6 +8,7 @@
 #include "launcher/advice/memory_format.h"
 #include "launcher/plan/forecast.h"
 #include "launcher/settings/train_flags.h"
+#include "parallel/exchange/host_traffic.h"
 #include "parallel/memory/memory_plan.h"
 
 namespace lockstep {
@@ -28,6 +29,8 @@ struct PlanReport {
   std::optional<MinMemory> least, min_recomputing;
   std::optional<MemoryAdvice> advice;  ///< where `plan` does not fit
   std::optional<Forecast> forecast;    ///< with --network
+  int ranks_per_host = 0;              ///< of --ranks-per-host or --network; 0: not known
+  std::optional<HostTraffic> traffic;  ///< where that is known
 };
 
 /// For people, `layers` with a table by layer.

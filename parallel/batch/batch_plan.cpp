@@ -24,7 +24,7 @@ Problem check_signs(const TrainOptions& o) {
   if (auto problem = at_least(1, "global_batch", o.global_batch)) return problem;
   if (auto problem = at_least(0, "micro_batch", o.micro_batch)) return problem;
   if (auto problem = at_least(0, "accumulation", o.accumulation)) return problem;
-  return at_least(0, "shards", o.shards);
+  return o.shards == kAutoShards ? std::nullopt : at_least(0, "shards", o.shards);
 }
 
 Problem derive_micro_batch(const TrainOptions& o, BatchPlan& plan) {
@@ -122,10 +122,10 @@ Problem check_ranks(const BatchPlan& plan, bool default_shards) {
                     plan.ranks,
                     plan.micro_batches,
                     plan.shards),
-        default_shards
-            ? fmt::format(
-                  "`shards` {}: by default there are at most {}", plan.ranks, kDefaultShards)
-            : std::string("omit `shards` for the default"));
+        default_shards ? fmt::format("`shards` {}, or auto: by default there are at most {}",
+                                     plan.ranks,
+                                     kDefaultShards)
+                       : std::string("omit `shards` for the default"));
   return std::nullopt;
 }
 
@@ -146,7 +146,9 @@ Problem fill(const TrainOptions& o, int ranks, BatchPlan& plan) {
   if (auto problem = derive_micro_batch(o, plan)) return problem;
   plan.micro_batches = (o.global_batch - 1) / plan.micro_batch + 1;
   if (auto problem = form_groups(o, plan)) return problem;
-  plan.shards = o.shards > 0 ? o.shards : default_shards(plan.micro_batches, plan.cluster);
+  plan.shards = o.shards > 0              ? o.shards
+                : o.shards == kAutoShards ? auto_shards(plan.micro_batches, plan.cluster)
+                                          : default_shards(plan.micro_batches, plan.cluster);
   if (auto problem = check_ranks(plan, o.shards == 0)) return problem;
   return check_clusters(plan);
 }
@@ -188,6 +190,41 @@ std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
                                   validation_samples % micro};
   std::erase(sizes, 0);
   return sizes;
+}
+
+double rank_balance(const BatchPlan& plan) {
+  const int most_rounds = make_schedule({.samples = plan.global_batch,
+                                         .micro_batch = plan.micro_batch,
+                                         .shards = plan.shards,
+                                         .ranks = plan.ranks,
+                                         .cluster = plan.cluster},
+                                        0)
+                              .most_rounds;
+  return double(plan.micro_batches) / (double(plan.ranks) * most_rounds);
+}
+
+std::vector<int> balanced_rank_counts(const TrainOptions& options,
+                                      const BatchPlan& plan,
+                                      int most) {
+  TrainOptions same = options;
+  same.micro_batch = plan.micro_batch;
+  same.accumulation = 0;
+  same.shards = plan.shards;
+  std::vector<int> counts;
+  for (int ranks = 1; ranks <= std::min(most, plan.shards); ++ranks)
+    if (const auto there = try_plan_batch(same, ranks);
+        there && rank_balance(*there) >= kMinBalance)
+      counts.push_back(ranks);
+  return counts;
+}
+
+std::optional<int> better_shards(const BatchPlan& plan) {
+  const double balance = rank_balance(plan);
+  BatchPlan one_each = plan;
+  one_each.shards = plan.ranks;
+  if (balance >= kMinBalance || rank_balance(one_each) < (2 - kMinBalance) * balance)
+    return std::nullopt;
+  return one_each.shards;
 }
 
 int evaluation_shards(const BatchPlan& plan) { return std::max(kDefaultShards, plan.shards); }

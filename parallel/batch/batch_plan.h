@@ -37,6 +37,21 @@ std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
                                      std::int64_t training_samples,
                                      std::int64_t validation_samples);
 
+/// Mean micro-batches of the ranks / those of the rank that has most, of a whole global batch: the
+/// share of a step in which ranks of equal speed compute at most. In (0, 1].
+double rank_balance(const BatchPlan& plan);
+
+/// Ranks are balanced from here on.
+inline constexpr double kMinBalance = 0.95;
+
+/// The numbers of ranks, up to `most`, that are balanced with the micro-batch and shards of `plan`,
+/// made from `options`, and so have its bits.
+std::vector<int> balanced_rank_counts(const TrainOptions& options, const BatchPlan& plan, int most);
+
+/// Where ranks are not balanced, a number of shards with which the rank that has most would have at
+/// least 5% less: one for each rank, as no number makes it less than its even share, rounded up.
+std::optional<int> better_shards(const BatchPlan& plan);
+
 /// Shards of an evaluation: the same on any number of ranks, and at least one for each.
 int evaluation_shards(const BatchPlan& plan);
 

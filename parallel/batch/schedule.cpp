@@ -58,6 +58,12 @@ void check(const ScheduleSettings& s, int rank) {
   LOCKSTEP_ASSERT(rank >= 0 && rank < s.ranks);
 }
 
+int shards_up_to(int most, std::int64_t micro_batches, int cluster) {
+  LOCKSTEP_ASSERT(cluster >= 1);
+  const int shards = int(std::clamp<std::int64_t>(micro_batches, 1, most));
+  return std::max(cluster, shards / cluster * cluster);
+}
+
 }  // namespace
 
 std::vector<ShardRange> shard_owners(int shards, int ranks, int cluster) {
@@ -118,9 +124,11 @@ Schedule make_schedule(const ScheduleSettings& settings, int rank) {
 }
 
 int default_shards(std::int64_t micro_batches, int cluster) {
-  LOCKSTEP_ASSERT(cluster >= 1);
-  const int shards = int(std::clamp<std::int64_t>(micro_batches, 1, kDefaultShards));
-  return std::max(cluster, shards / cluster * cluster);
+  return shards_up_to(kDefaultShards, micro_batches, cluster);
+}
+
+int auto_shards(std::int64_t micro_batches, int cluster) {
+  return shards_up_to(kMaxAutoShards, micro_batches, cluster);
 }
 
 }  // namespace lockstep

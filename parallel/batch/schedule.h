@@ -47,4 +47,13 @@ inline constexpr int kDefaultShards = 64;
 /// multiple of the cluster, but at least one for each slot.
 int default_shards(std::int64_t micro_batches, int cluster);
 
+/// The most shards of kAutoShards.
+inline constexpr int kMaxAutoShards = 1 << 16;
+
+/// The shards of kAutoShards: as default_shards(), with kMaxAutoShards. Of M micro-batches up to
+/// that, the rank that has most of N computes ceil(M / N), which no other number of shards makes
+/// less. Of more, and N at most 1024, at most (1 + 1 / 64)^2 as many as the mean, as it has at most
+/// one shard and one micro-batch more than the mean of at least 64 each.
+int auto_shards(std::int64_t micro_batches, int cluster);
+
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "core/base/check.h"
 #include "parallel/batch/batch_plan.h"
@@ -33,6 +34,7 @@ class Exchange {
         between_(slowed_by(parameters.slowness_between, network.between)),
         q_(share.subtrees),
         n_(share.ranks),
+        k_(share.host_nodes),
         two_levels_(share.two_levels) {
     ranks_in_host_ = std::min(share.ranks, network.ranks_per_host);
     hosts_ = (share.ranks - 1) / ranks_in_host_ + 1;
@@ -67,23 +69,31 @@ class Exchange {
     const double others = ranks_in_host_ - 1, other_hosts = hosts_ - 1;
     return 2 * (others * inside_.latency_s + other_hosts * between_.latency_s) +
            (1 + q_) * bytes * others / ranks_in_host_ / inside_.bytes_per_s +
-           2 * bytes * other_hosts / hosts_ / between_.bytes_per_s;
+           (1 + k_) * bytes * other_hosts / hosts_ / between_.bytes_per_s;
   }
 
   Reduction reduction_;
   Link inside_, between_;
-  double q_, n_;
+  double q_, n_, k_;
   bool two_levels_;
   int ranks_in_host_ = 1, hosts_ = 1;
 };
 
-RankShare share_in(const BatchPlan& batch, Reduction reduction, int ranks_per_host) {
+RankShare share_in(const TrainOptions& options, const BatchPlan& batch, int ranks_per_host) {
   const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
-  const ExchangeSize size = exchange_size(schedule.shards, schedule.shards_of_rank, 0, reduction);
   const std::int64_t most = std::min(batch.global_batch, schedule.most_rounds * batch.micro_batch);
-  const bool two_levels =
-      has_host_levels(schedule.shards, schedule.shards_of_rank, ranks_per_host, reduction);
-  return {batch.ranks, double(most), double(size.nodes) / batch.ranks, two_levels};
+  const ExchangeNodes nodes =
+      exchange_nodes(schedule.shards,
+                     schedule.shards_of_rank,
+                     options.sharding == Sharding::none ? ranks_per_host : batch.ranks,
+                     options.reduction);
+  const auto mean = [](const std::vector<int>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), 0.0) / double(counts.size());
+  };
+  RankShare share{.ranks = batch.ranks, .samples = double(most), .subtrees = mean(nodes.of_ranks)};
+  share.two_levels = !nodes.of_hosts.empty();
+  if (share.two_levels) share.host_nodes = mean(nodes.of_hosts);
+  return share;
 }
 
 }  // namespace
@@ -130,13 +140,13 @@ LinksUsed links_used(const Network& network, std::span<const MeasuredStep> steps
 }
 
 RankShare share_of(const TrainOptions& options, int ranks, int ranks_per_host) {
-  return share_in(plan_batch(options, ranks), options.reduction, ranks_per_host);
+  return share_in(options, plan_batch(options, ranks), ranks_per_host);
 }
 
 std::optional<RankShare> try_share_of(const TrainOptions& options, int ranks, int ranks_per_host) {
   const auto batch = try_plan_batch(options, ranks);
   if (!batch || batch->micro_batches > kMaxMicroBatches) return std::nullopt;
-  return share_in(*batch, options.reduction, ranks_per_host);
+  return share_in(options, *batch, ranks_per_host);
 }
 
 }  // namespace lockstep

@@ -33,7 +33,8 @@ namespace lockstep {
 ///   host, then
 ///                 those of the same place on all H = N / R hosts, each with its piece n / R:
 ///                 2 ((R - 1) alpha_in + (H - 1) alpha_out)
-///                 + (1 + q) n (R - 1) / R / B_in + 2 n (H - 1) / H / B_host
+///                 + (1 + q) n (R - 1) / R / B_in + (1 + k) n (H - 1) / H / B_host
+///                 with k nodes a host, 1 where its shards are a subtree
 ///   small         one all-gather of whole buckets in ceil(log2) rounds (Thakur et al. 2005):
 ///                 ceil(log2 R) alpha_in + ceil(log2 hosts) alpha_out
 ///                 + q n ((R - 1) / B_in + R (N - R) / B_host)
@@ -44,8 +45,8 @@ namespace lockstep {
 /// where each link is `slowness` times what Machine says, inside and between hosts by a number of
 /// its own: latencies times it, bandwidths divided by it. All times crowd, where the processor
 /// itself moves the bytes. With one host the large exchange moves the well-known 2 (N - 1) / N n
-/// bytes of a ring all-reduce; on two levels a host sends 2 (H - 1) / H n to others, as a ring
-/// does, and without them R times as much. Levels of a bucket take turns, as they do where
+/// bytes of a ring all-reduce; on two levels a host with k = 1 sends 2 (H - 1) / H n to others, as
+/// a ring does, and without them R times as much. Levels of a bucket take turns, as they do where
 /// collectives are stream-ordered.
 ///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
@@ -85,6 +86,7 @@ struct RankShare {
   double samples = 0;       ///< of the rank that has most
   double subtrees = 1;      ///< q, on average over ranks
   bool two_levels = false;  ///< hosts sum their shards before anything crosses the network
+  double host_nodes = 1;    ///< k, on average over hosts
 };
 
 /// A step that was measured: means over the ranks' steps.
@@ -135,7 +137,8 @@ CostParameters fit(const Workload& work,
                    const CostParameters& start = {});
 
 /// Samples, subtrees and levels of the ranks when the run of `options` has `ranks` of them,
-/// `ranks_per_host` on each host. Throws ConfigError as plan_batch().
+/// `ranks_per_host` on each host. One level with a sharded optimizer, as GradientExchange has it.
+/// Throws ConfigError as plan_batch().
 RankShare share_of(const TrainOptions& options, int ranks, int ranks_per_host);
 /// The same for searches: nothing where share_of() throws.
 std::optional<RankShare> try_share_of(const TrainOptions& options, int ranks, int ranks_per_host);

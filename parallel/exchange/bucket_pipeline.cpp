@@ -15,6 +15,7 @@ constexpr std::size_t kMaxStages = 4;  // down and up two levels
 
 BucketPipeline::BucketPipeline(Backend& backend,
                                Communicator& communicator,
+                               int ranks_per_host,
                                Reduction reduction,
                                PartialSums& sums,
                                float* gradients,
@@ -34,8 +35,7 @@ BucketPipeline::BucketPipeline(Backend& backend,
   add_level(LevelMembers::all);
   if (reduction == Reduction::fast && ranks_ > 1)
     zeros_ = backend_.allocate(kZeros * sizeof(float), "zeros for ranks without shards");
-  if (reduction == Reduction::fast || !may_have_two_levels(ranks_, communicator.ranks_per_node()))
-    return;
+  if (reduction == Reduction::fast || !has_two_levels(ranks_, ranks_per_host)) return;
   add_level(LevelMembers::host);
   add_level(LevelMembers::across_hosts);
 }
@@ -43,7 +43,7 @@ BucketPipeline::BucketPipeline(Backend& backend,
 std::int64_t BucketPipeline::slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const {
   if (ranks_ == 1 || reduction_ == Reduction::fast) return 0;
   // The chunk of rank 0 is never the smaller one: every rank then reserves alike.
-  return (size.nodes - size.own_nodes) * chunks_of(bucket_elems, 0, 1, ranks_).elems;
+  return size.received_chunks * chunks_of(bucket_elems, 0, 1, ranks_).elems;
 }
 
 void BucketPipeline::reserve(std::int64_t elems) {
@@ -64,23 +64,24 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
                      std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, max_slots_));
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
                   pool_bytes());
-  own_nodes_.clear();
-  for (int node = 0; node < plan.size.own_nodes; ++node) own_nodes_.push_back(sums_.node(node));
+  own_nodes_.resize(std::size_t(plan.size.own_nodes));
   const std::span<ExchangeLevel> levels(levels_);
   if (plan.by_host.empty()) {
     way_ = levels.first(1);
-    way_[0].begin(plan.all, own_nodes_);
+    way_[0].begin(plan.all);
   } else {
     way_ = levels.subspan(1);
-    way_[0].begin(plan.by_host[0], own_nodes_);
-    way_[1].begin(plan.by_host[1], {&gradients_, 1});  // what the first level has summed
+    way_[0].begin(plan.by_host[0]);
+    way_[1].begin(plan.by_host[1]);
   }
   const bool fast = reduction_ == Reduction::fast;
   stages_ = fast ? 1 : 2 * int(way_.size());
   sums_done_ = fast ? 0 : int(way_.size());
   started_ = 0;
   std::ranges::fill(entered_, 0);
-  for (InFlight& entry : in_flight_) entry.requests.reserve(std::size_t(plan.all.layers));
+  int layers = plan.all.layers;
+  for (const LevelPlan& level : plan.by_host) layers = std::max(layers, level.layers);
+  for (InFlight& entry : in_flight_) entry.requests.reserve(std::size_t(layers));
 }
 
 void BucketPipeline::start(Bucket bucket) {
@@ -108,8 +109,18 @@ bool BucketPipeline::try_stage(int stage) {
   return true;
 }
 
-/// A level receives where the one before it has: that one's sum is done, or stands before it in the
-/// device's stream.
+/// What level `at` has of the bucket before it receives, and where it receives that.
+BucketPipeline::LevelMemory BucketPipeline::memory_of(std::size_t at,
+                                                      Bucket bucket,
+                                                      float* receive) {
+  for (int node = 0; node < plan_->size.own_nodes; ++node)
+    own_nodes_[std::size_t(node)] = sums_.node(node) + bucket.offset;
+  if (at == 0) return {own_nodes_, receive};
+  // Where nothing is received there may be no memory after the first level's.
+  float* const after = way_[1].received(bucket) > 0 ? receive + way_[0].received(bucket) : nullptr;
+  return {way_[0].sums(bucket, own_nodes_, receive), after};
+}
+
 void BucketPipeline::enter(int stage, InFlight& entry, float* receive) {
   const Bucket bucket = entry.bucket;
   if (reduction_ == Reduction::fast) {
@@ -117,11 +128,16 @@ void BucketPipeline::enter(int stage, InFlight& entry, float* receive) {
     return;
   }
   const auto at = std::size_t(stage), levels = way_.size();
-  if (at > 0 && at <= levels) way_[at - 1].sum(bucket, receive);
-  if (at < levels)
-    way_[at].start_all_to_all(bucket, receive, entry.requests);
-  else if (!bucket.sharded)  // of which the owner updates its chunk
+  if (at > 0 && at <= levels) {
+    const LevelMemory memory = memory_of(at - 1, bucket, receive);
+    way_[at - 1].sum(bucket, memory.own, memory.receive);
+  }
+  if (at < levels) {
+    const LevelMemory memory = memory_of(at, bucket, receive);
+    way_[at].start_all_to_all(bucket, memory.own, memory.receive, entry.requests);
+  } else if (!bucket.sharded) {  // of which the owner updates its chunk
     entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(bucket));
+  }
 }
 
 CommRequestPtr BucketPipeline::start_all_reduce(Bucket bucket) {

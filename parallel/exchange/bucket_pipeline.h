@@ -23,24 +23,25 @@ namespace lockstep {
 /// and back up
 ///   all-gather of pieces,
 /// or, with Reduction::fast, through one all-reduce. One level of all ranks, or two: on the host,
-/// then across hosts. Buckets whose optimizer is sharded end with the sum of the own piece.
+/// then across hosts: one after the other in the slot, as the sums of the host are sent from where
+/// it has received. Buckets whose optimizer is sharded end with the sum of the own piece.
 ///
 /// Every stage takes the buckets in the order of start(), as all ranks must start the collectives
 /// of a communicator in one order. Only the number of buckets between the first all-to-all and the
 /// last sum is limited (DeviceTraits::buckets_in_flight), since these need receive buffers.
 class BucketPipeline {
  public:
+  /// `ranks_per_host`: the communicator's, or all ranks where the exchange has one level.
   /// `communicator` must outlive it.
   BucketPipeline(Backend& backend,
                  Communicator& communicator,
+                 int ranks_per_host,
                  Reduction reduction,
                  PartialSums& sums,
                  float* gradients,
                  int bucket_count);
 
-  /// Elements that one bucket in flight needs on this rank, be it on one level or on two: plans
-  /// that would need more on two are not made (make_host_levels()), so that memory is the same
-  /// wherever ranks run, and can be planned without them.
+  /// Elements that one bucket in flight needs on this rank.
   std::int64_t slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const;
   /// Receive memory for at least one bucket of any plan. Throws OutOfMemory.
   void reserve(std::int64_t elems);
@@ -65,10 +66,17 @@ class BucketPipeline {
     std::vector<CommRequestPtr> requests;  // of its stage: one, or one for each layer of nodes
   };
 
+  /// Of a level, for one bucket.
+  struct LevelMemory {
+    std::span<float* const> own;  // where nodes begin
+    float* receive = nullptr;
+  };
+
   std::size_t pool_bytes() const { return pool_ ? pool_->bytes() : 0; }
   int completed() const { return entered_[std::size_t(stages_)]; }
   bool slot_is_free() const;
   bool try_stage(int stage);
+  LevelMemory memory_of(std::size_t level, Bucket bucket, float* receive);
   void enter(int stage, InFlight& entry, float* receive);
   CommRequestPtr start_all_reduce(Bucket bucket);
 
@@ -81,7 +89,7 @@ class BucketPipeline {
   std::unique_ptr<DeviceBuffer> pool_, zeros_;  // zeros_: for ranks without shards, fast only
   const ExchangePlan* plan_ = nullptr;
   std::span<ExchangeLevel> way_;   // levels of the plan
-  std::vector<float*> own_nodes_;  // [own nodes of the plan]
+  std::vector<float*> own_nodes_;  // [own nodes of the plan], of the bucket asked for last
   std::int64_t slot_size_ = 0;
   int max_slots_, slots_ = 1;
   int stages_ = 0;

@@ -11,6 +11,7 @@ ExchangeLevel::ExchangeLevel(Backend& backend,
     : backend_(backend),
       gradients_(gradients),
       ranks_(communicator.size()),
+      last_level_(members != LevelMembers::host),
       members_per_host_(members == LevelMembers::across_hosts ? 1 : communicator.ranks_per_node()),
       exchange_comm_(&communicator),
       gather_comm_(&communicator) {
@@ -36,15 +37,34 @@ ExchangeLevel::ExchangeLevel(Backend& backend,
   gather_comm_->reserve_requests(2 * bucket_count);
 }
 
-void ExchangeLevel::begin(const LevelPlan& plan, std::span<float* const> own) {
+void ExchangeLevel::begin(const LevelPlan& plan) {
   plan_ = &plan;
-  own_.assign(own.begin(), own.end());
   operands_.resize(std::size_t(plan.nodes()));
   terms_.resize(operands_.size());
+  places_.clear();
+  sums_.resize(plan.sums.size());
+  const int first = plan.first_node[std::size_t(member_)];
+  const auto is_own = [&](const FinishTree::Leaf& leaf) {
+    return leaf.operand >= first && leaf.operand < first + plan.nodes_of(member_);
+  };
+  for (const NodeSum& sum : plan.sums) {
+    const auto own = std::ranges::find_if(sum.finish.leaves, is_own);
+    places_.push_back(own == sum.finish.leaves.end() ? sum.finish.leaves.front().operand
+                                                     : own->operand);
+  }
+}
+
+std::int64_t ExchangeLevel::received(Bucket bucket) const {
+  return (plan_->nodes() - plan_->nodes_of(member_)) *
+         chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
 }
 
 CommBlock ExchangeLevel::piece(std::int64_t elems, int member) const {
   return chunks_of(elems, plan_->first_chunk + member * plan_->chunks, plan_->chunks, ranks_);
+}
+
+CommBlock ExchangeLevel::stretch(std::int64_t elems) const {
+  return chunks_of(elems, plan_->first_chunk, members_ * plan_->chunks, ranks_);
 }
 
 void ExchangeLevel::count(int member, std::int64_t elems) {
@@ -54,42 +74,67 @@ void ExchangeLevel::count(int member, std::int64_t elems) {
 }
 
 void ExchangeLevel::start_all_to_all(Bucket bucket,
+                                     std::span<float* const> own,
                                      float* receive,
                                      std::vector<CommRequestPtr>& requests) {
   const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
   const std::int64_t own_piece = piece(bucket.elems, member_).elems;
+  const CommBlock whole = stretch(bucket.elems);
   for (int layer = 0; layer < plan_->layers; ++layer) {
-    const bool sends = layer < int(own_.size());
+    const bool sends = layer < int(own.size()) && whole.elems > 0;
     for (int m = 0, received = 0; m < members_; ++m) {
       CommBlock &to = to_[std::size_t(m)], &from = from_[std::size_t(m)];
       to = from = {};
       if (m == member_) continue;  // What it has itself it adds where it is.
-      if (sends) to = piece(bucket.elems, m);
+      if (sends) {
+        to = piece(bucket.elems, m);
+        to.offset -= whole.offset;
+      }
       if (layer < plan_->nodes_of(m)) from = {(received + layer) * stride, own_piece};
       received += plan_->nodes_of(m);
       count(m, to.elems);
     }
-    const float* send = sends ? own_[std::size_t(layer)] : gradients_;
-    requests.push_back(exchange_comm_->start_all_to_all(send + bucket.offset, to_, receive, from_));
+    const float* send = sends ? own[std::size_t(layer)] : gradients_ + bucket.offset;
+    requests.push_back(exchange_comm_->start_all_to_all(send, to_, receive, from_));
   }
 }
 
-void ExchangeLevel::sum(Bucket bucket, float* receive) {
+void ExchangeLevel::find_operands(Bucket bucket, std::span<float* const> own, float* receive) {
   const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
-  const CommBlock own_piece = piece(bucket.elems, member_);
-  const std::int64_t begin = bucket.offset + own_piece.offset;
+  const std::int64_t begin = piece(bucket.elems, member_).offset - stretch(bucket.elems).offset;
   std::size_t operand = 0;
   for (int m = 0; m < members_; ++m)
     for (int node = 0; node < plan_->nodes_of(m); ++node, ++operand) {
       if (m == member_) {
-        operands_[operand] = own_[std::size_t(node)] + begin;
+        operands_[operand] = own[std::size_t(node)] + begin;
       } else {
         operands_[operand] = receive;
         receive += stride;
       }
     }
-  to_terms(plan_->finish, operands_, terms_);
-  backend_.sum_tree(terms_, gradients_ + begin, own_piece.elems);
+}
+
+void ExchangeLevel::sum(Bucket bucket, std::span<float* const> own, float* receive) {
+  find_operands(bucket, own, receive);
+  const CommBlock own_piece = piece(bucket.elems, member_);
+  for (std::size_t i = 0; i < plan_->sums.size(); ++i) {
+    const FinishTree& finish = plan_->sums[i].finish;
+    if (!last_level_ && finish.leaves.size() == 1) continue;  // It is its sum where it is.
+    const std::span<TreeTerm> terms = std::span(terms_).first(finish.leaves.size());
+    to_terms(finish, operands_, terms);
+    backend_.sum_tree(terms,
+                      last_level_ ? gradients_ + bucket.offset + own_piece.offset
+                                  : operands_[std::size_t(places_[i])],
+                      own_piece.elems);
+  }
+}
+
+std::span<float* const> ExchangeLevel::sums(Bucket bucket,
+                                            std::span<float* const> own,
+                                            float* receive) {
+  find_operands(bucket, own, receive);
+  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = operands_[std::size_t(places_[i])];
+  return sums_;
 }
 
 CommRequestPtr ExchangeLevel::start_all_gather(Bucket bucket) {

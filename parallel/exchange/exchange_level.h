@@ -22,7 +22,8 @@ enum class LevelMembers : std::uint8_t {
 };
 
 /// One level's part in the exchange of a bucket:
-///   start_all_to_all() of pieces; their requests complete; sum() the own piece in tree order
+///   start_all_to_all() of pieces; their requests complete; sum() the own piece in tree order, on
+///   a host to sums() that the next level sends on
 ///   start_all_gather() of pieces, once the own piece of `gradients` holds what all are to have
 ///
 /// Ranks reach these points at different times, yet each must start the collectives of a
@@ -37,11 +38,21 @@ class ExchangeLevel {
                 float* gradients,
                 int bucket_count);
 
-  /// `own`: this rank's nodes, laid out as `gradients`.
-  void begin(const LevelPlan& plan, std::span<float* const> own);
-  /// Appends to `requests`. `receive` belongs to this bucket until sum() returns.
-  void start_all_to_all(Bucket bucket, float* receive, std::vector<CommRequestPtr>& requests);
-  void sum(Bucket bucket, float* receive);
+  void begin(const LevelPlan& plan);
+  /// Elements that it receives of a bucket.
+  std::int64_t received(Bucket bucket) const;
+  /// `own`: where this rank's nodes begin, of the stretch of the bucket that the level cuts.
+  /// Appends to `requests`. `receive`, received() elements, and the own piece of `own` belong to
+  /// this level until sum() returns, and on a host until its sums() have been sent.
+  void start_all_to_all(Bucket bucket,
+                        std::span<float* const> own,
+                        float* receive,
+                        std::vector<CommRequestPtr>& requests);
+  /// On the last level the sum stands in `gradients`.
+  void sum(Bucket bucket, std::span<float* const> own, float* receive);
+  /// Of a host, after sum(): where LevelPlan::sums begin, of the own piece, which is what the level
+  /// across hosts cuts. Valid until the next call.
+  std::span<float* const> sums(Bucket bucket, std::span<float* const> own, float* receive);
   CommRequestPtr start_all_gather(Bucket bucket);
   /// What Reduction::fast has instead of all that.
   CommRequestPtr start_all_reduce(Bucket bucket);
@@ -51,21 +62,26 @@ class ExchangeLevel {
 
  private:
   CommBlock piece(std::int64_t elems, int member) const;
+  CommBlock stretch(std::int64_t elems) const;  // all pieces
+  void find_operands(Bucket bucket, std::span<float* const> own, float* receive);
   void count(int member, std::int64_t elems);
 
   Backend& backend_;
   float* gradients_;
-  int ranks_;             // of all members of all hosts: the chunks of a bucket
+  int ranks_;  // of all members of all hosts: the chunks of a bucket
+  bool last_level_;
   int members_per_host_;  // of this level
   std::unique_ptr<Communicator> own_comms_[2];
   Communicator* exchange_comm_;
   Communicator* gather_comm_;
   int member_ = 0, members_ = 1;
   const LevelPlan* plan_ = nullptr;
-  std::vector<float*> own_;           // [own nodes]
   std::vector<CommBlock> to_, from_;  // [members]
-  std::vector<float*> operands_;      // [nodes of the plan]
+  std::vector<float*> operands_;      // [nodes of the plan], of the own piece
   std::vector<TreeTerm> terms_;       // [nodes of the plan]
+  // [LevelPlan::sums]; where hosts sum, the operand in whose place each sum stands.
+  std::vector<int> places_;
+  std::vector<float*> sums_;  // [LevelPlan::sums]
   SentBytes sent_;
 };
 

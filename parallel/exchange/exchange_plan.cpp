@@ -2,6 +2,7 @@
 #include "parallel/exchange/exchange_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/check.h"
 #include "core/plan/flat_space.h"
@@ -13,6 +14,18 @@ void add_up_everything(LocalTree& local) {
   if (local.nodes.size() <= 1) return;
   local.merges.back() += int(local.nodes.size()) - 1;
   local.nodes.resize(1);
+}
+
+std::vector<int> rank_node_counts(const PresentLeaves& present,
+                                  std::span<const ShardRange> owners,
+                                  Reduction reduction) {
+  std::vector<int> counts;
+  counts.reserve(owners.size());
+  for (const ShardRange& own : owners) {
+    const int nodes = local_nodes(present, own);
+    counts.push_back(reduction == Reduction::fast ? std::min(nodes, 1) : nodes);
+  }
+  return counts;
 }
 
 }  // namespace
@@ -36,9 +49,15 @@ ExchangePlan make_exchange_plan(int shards,
     if (r == rank) plan.local = std::move(local);
   }
   plan.all = make_level_plan(nodes);
-  plan.size = {plan.all.nodes(), plan.all.nodes_of(rank), plan.local.depth};
-  if (reduction == Reduction::reproducible)
-    plan.by_host = make_host_levels(present, owners, nodes, rank, ranks_per_host);
+  plan.size = {.nodes = plan.all.nodes(),
+               .own_nodes = plan.all.nodes_of(rank),
+               .depth = plan.local.depth,
+               .received_chunks = plan.all.received_by(rank)};
+  if (reduction == Reduction::fast || !has_two_levels(int(owners.size()), ranks_per_host))
+    return plan;
+  plan.by_host = make_host_levels(present, owners, nodes, rank, ranks_per_host);
+  plan.size.received_chunks = plan.by_host[0].received_by(rank % ranks_per_host) +
+                              plan.by_host[1].received_by(rank / ranks_per_host);
   return plan;
 }
 
@@ -47,28 +66,25 @@ ExchangeSize exchange_size(int shards,
                            int rank,
                            Reduction reduction) {
   const PresentLeaves present(owners, shards);
-  const auto nodes_of = [&](const ShardRange& own) {
-    const int nodes = local_nodes(present, own);
-    return reduction == Reduction::fast ? std::min(nodes, 1) : nodes;
-  };
+  const std::vector<int> counts = rank_node_counts(present, owners, reduction);
   ExchangeSize size;
-  for (const ShardRange& own : owners) size.nodes += nodes_of(own);
-  const ShardRange own = owners[std::size_t(rank)];
-  size.own_nodes = nodes_of(own);
-  size.depth = local_tree(present, own).depth;
+  size.nodes = std::accumulate(counts.begin(), counts.end(), 0);
+  size.own_nodes = counts[std::size_t(rank)];
+  size.depth = local_tree(present, owners[std::size_t(rank)]).depth;
+  size.received_chunks =
+      reduction == Reduction::fast ? 0 : max_received_chunks(present, owners, counts, rank);
   return size;
 }
 
-bool has_host_levels(int shards,
-                     std::span<const ShardRange> owners,
-                     int ranks_per_host,
-                     Reduction reduction) {
-  if (reduction == Reduction::fast || !may_have_two_levels(int(owners.size()), ranks_per_host))
-    return false;
+ExchangeNodes exchange_nodes(int shards,
+                             std::span<const ShardRange> owners,
+                             int ranks_per_host,
+                             Reduction reduction) {
   const PresentLeaves present(owners, shards);
-  std::vector<int> node_counts;
-  for (const ShardRange& own : owners) node_counts.push_back(local_nodes(present, own));
-  return takes_host_levels(present, owners, node_counts, ranks_per_host);
+  ExchangeNodes nodes{rank_node_counts(present, owners, reduction), {}};
+  if (reduction == Reduction::reproducible && has_two_levels(int(owners.size()), ranks_per_host))
+    nodes.of_hosts = host_node_counts(present, owners, ranks_per_host);
+  return nodes;
 }
 
 void to_terms(const FinishTree& finish,

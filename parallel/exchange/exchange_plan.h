@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct ExchangeSize {
   int nodes = 0;      ///< that all ranks are left with
   int own_nodes = 0;  ///< of those, this rank's
   int depth = 0;      ///< LocalTree::depth of this rank
+  /// Of a bucket, which this rank receives before its last sum.
+  std::int64_t received_chunks = 0;
 };
 
 /// How the ranks of one schedule share the work of the reduction tree. Equal on every rank but for
@@ -30,7 +33,7 @@ struct ExchangePlan {
   ExchangeSize size;
   LevelPlan all;                   ///< over all ranks: the nodes that they are left with
   bool equal_counts = false;       ///< every rank has as many
-  std::vector<LevelPlan> by_host;  ///< see make_host_levels()
+  std::vector<LevelPlan> by_host;  ///< see make_host_levels(); empty: one level
 };
 
 /// With Reduction::fast each rank adds up all that it has, whatever the tree says.
@@ -41,16 +44,22 @@ ExchangePlan make_exchange_plan(int shards,
                                 Reduction reduction);
 
 /// The size of that plan, in less time: memory is reserved for many plans, one of which is made.
+/// Hosts are not known: received_chunks is max_received_chunks(), so that memory is the same
+/// wherever ranks run.
 ExchangeSize exchange_size(int shards,
                            std::span<const ShardRange> owners,
                            int rank,
                            Reduction reduction);
 
-/// Whether that plan's `by_host` has levels, in less time. False with Reduction::fast.
-bool has_host_levels(int shards,
-                     std::span<const ShardRange> owners,
-                     int ranks_per_host,
-                     Reduction reduction);
+/// How many nodes of the tree the exchange sends, before anything is made of it.
+struct ExchangeNodes {
+  std::vector<int> of_ranks;
+  std::vector<int> of_hosts;  ///< empty: one level
+};
+ExchangeNodes exchange_nodes(int shards,
+                             std::span<const ShardRange> owners,
+                             int ranks_per_host,
+                             Reduction reduction);
 
 /// The leaves of `finish` as Backend::sum_tree() takes them. operands: [nodes], terms: [nodes].
 void to_terms(const FinishTree& finish,

@@ -57,7 +57,13 @@ class GradientExchange::State {
         stage_(buckets_.size(), Stage::finished),
         sums_(backend, gradients, extent_of(buckets_)),
         gather_(backend, communicator, sums_, gradients),
-        chunks_(backend, communicator, reduction, sums_, gradients, int(buckets_.size())) {
+        chunks_(backend,
+                communicator,
+                ranks_per_host_,
+                reduction,
+                sums_,
+                gradients,
+                int(buckets_.size())) {
     reserve_for_schedules(max_shards);
     plans_.reserve(kMaxPlans);
     if (ranks_ == 1 || !communicator.in_stream_order()) return;
@@ -209,11 +215,16 @@ class GradientExchange::State {
     if (ranks_ == 1) return;
     for (const Bucket& bucket : buckets_)
       if (gather_.takes(size, bucket.elems)) gather_.reserve(size, bucket.elems);
-    chunks_.reserve(buckets_in_flight * chunks_.slot_elems(size, largest_chunked(size)));
+    const std::int64_t largest = largest_chunked(size);
+    ExchangeSize on_one_level = size;
+    on_one_level.received_chunks = size.nodes - size.own_nodes;
+    chunks_.reserve(std::max(buckets_in_flight * chunks_.slot_elems(on_one_level, largest),
+                             chunks_.slot_elems(size, largest)));
   }
 
   // Whole batches have max_shards shards, last batches fewer. (Absent shards need no more than
-  // present ones.) Only whole batches get memory for several buckets in flight.
+  // present ones.) Only whole batches get memory for several buckets in flight, on one level: where
+  // two take more, fewer are.
   void reserve_for_schedules(int max_shards) {
     LOCKSTEP_ASSERT(max_shards >= 1);
     const int lowest = max_shards <= kMaxShardsReserved ? 1 : max_shards;

@@ -29,8 +29,10 @@ namespace lockstep {
 /// Across ranks, per bucket: all-to-all the chunks of those subtrees, finish the tree on the own
 /// chunk, all-gather the chunks. A small bucket (at most SmallBucketAllGather::kSmallBucketBytes)
 /// is instead gathered whole and every rank finishes the tree itself: one collective instead of
-/// two, the same bits. Where the shards of every host are one subtree, chunks are summed on the
-/// host first, then across hosts: see Note [Two levels] in hierarchical_reduction.h.
+/// two, the same bits. Where there are several hosts with equally many ranks, at least two, chunks
+/// are summed on the host first, then across hosts: see Note [Two levels] in
+/// hierarchical_reduction.h. Where a bucket's optimizer is sharded there is one level, as pieces
+/// would have other owners.
 ///
 /// Per step:
 ///   begin_step(schedule)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -12,17 +13,40 @@ namespace lockstep {
 /// Ranks that cut a stretch of a bucket into one piece each, and of all sums finish a part
 /// of the tree on the own piece: its *members*, either all ranks or those of one of two levels.
 ///
-/// Note [Two levels]. Where all that the ranks of each host own is one node of the tree, they sum
-/// that first, each on a piece of the bucket, and then cut the piece among the ranks of the same
-/// place on all hosts, which finish the tree. The same tree in the same order; but what crosses the
-/// network is one sum for each host instead of one for each rank. (Communicator says node for what
-/// is a host here, as nodes are those of the tree.)
+/// Note [Two levels]. With R ranks on each of H hosts, N = R H, the ranks of a host first sum what
+/// they own together to the largest nodes of the tree that it allows (largest_sums()), each on a
+/// piece of the bucket. Then each cuts its piece among the ranks of the same place on all hosts,
+/// which finish the tree. The same tree in the same order, whatever the numbers of hosts, ranks and
+/// shards; but what crosses the network is the nodes of hosts instead of those of ranks.
+/// (Communicator says node for what is a host here, as nodes are those of the tree.)
+///
+/// Off-host bytes. Of a bucket of n bytes, cut into N chunks, let rank r have q_r nodes, Q together
+/// and Q_h on host h, and let host h have k_h, K together. Chunks that leave host h:
+///
+///   one level    (N - R) (Q_h + R)    each node and the own sum to all ranks of other hosts
+///   two levels   R (H - 1) (k_h + 1)  and N - R = R (H - 1)
+///
+/// Every node of a host is the sum of at least one node of its ranks, so k_h <= Q_h and K <= Q; and
+/// R >= 1. So two levels never send more, neither a host nor all together, and no rule has to keep
+/// one level: they send (k_h + 1) (H - 1) n / H bytes a host, where a ring sends 2 (H - 1) n / H.
+///
+/// Where ranks form no clusters (shard_owners()), a host has L consecutive shards. Of a run's
+/// nodes, sizes grow from its left end and shrink to its right end, each size at most once on each
+/// side: with j nodes on each side the run has at least 2 (2^j - 1) shards, with one more
+/// 2 (2^j - 1) + 2^j. So
+///
+///   k_h <= 2 log2(L + 2) - 2
+///
+/// (max_run_nodes() has the whole number), and k_h = 1 where a host's shards are a subtree, as
+/// where H and V are powers of two. A cluster's slots are apart in the tree: there k_h is at most
+/// as many times as much as the host's ranks have slots.
 struct LevelPlan {
   /// Nodes of the tree are in the order of members: member m has first_node[m] up to
   /// first_node[m + 1].
   std::vector<int> first_node;  ///< [members + 1]
   int layers = 0;               ///< most nodes of one member
-  FinishTree finish;            ///< over all nodes
+  /// What the nodes of all members are summed to: on the last level the whole tree alone.
+  std::vector<NodeSum> sums;
   /// A bucket has one chunk for each rank; a piece is `chunks` of them, member m's from
   /// first_chunk + m * chunks on.
   int first_chunk = 0;
@@ -33,34 +57,40 @@ struct LevelPlan {
   int nodes_of(int member) const {
     return first_node[std::size_t(member) + 1] - first_node[std::size_t(member)];
   }
+  /// Chunks of nodes that `member` receives from others.
+  std::int64_t received_by(int member) const {
+    return std::int64_t(nodes() - nodes_of(member)) * chunks;
+  }
 };
 
-/// `nodes`: of each member. Not all empty.
+/// The last level, of members with `nodes`. Not all empty.
 LevelPlan make_level_plan(std::span<const std::vector<TreeNode>> nodes);
 
-/// Whether there are hosts with several ranks each, so that there may be two levels.
-bool may_have_two_levels(int ranks, int ranks_per_host);
+/// Whether there are hosts with several ranks each, so that there are two levels.
+bool has_two_levels(int ranks, int ranks_per_host);
 
-/// The node of the tree that the shards of each host's ranks are; empty where they are not one
-/// each.
-std::vector<TreeNode> host_nodes(const PresentLeaves& present,
-                                 std::span<const ShardRange> owners,
-                                 int ranks_per_host);
+/// How many nodes a run of at most `shards` consecutive shards has at most: the whole number of
+/// Note [Two levels], which some run has. shards >= 1.
+int max_run_nodes(int shards);
 
-/// Whether make_host_levels() has levels for these ranks, in less time. `node_counts`: of each
-/// rank.
-bool takes_host_levels(const PresentLeaves& present,
-                       std::span<const ShardRange> owners,
-                       std::span<const int> node_counts,
-                       int ranks_per_host);
+/// How many nodes the shards of each host are.
+std::vector<int> host_node_counts(const PresentLeaves& present,
+                                  std::span<const ShardRange> owners,
+                                  int ranks_per_host);
 
-/// The two levels of `rank`: on its host, then across hosts. `nodes`: of each rank. Empty on every
-/// rank where the exchange has to take all ranks at once: hosts hold no nodes, or some rank would
-/// have to receive more at once than that takes.
+/// The two levels of `rank`: on its host, then across hosts. `nodes`: of each rank.
+/// has_two_levels().
 std::vector<LevelPlan> make_host_levels(const PresentLeaves& present,
                                         std::span<const ShardRange> owners,
                                         std::span<const std::vector<TreeNode>> nodes,
                                         int rank,
                                         int ranks_per_host);
+
+/// The most chunks of a bucket that `rank` receives before its last sum, on one level or on two
+/// with hosts of any size. `node_counts`: of each rank.
+std::int64_t max_received_chunks(const PresentLeaves& present,
+                                 std::span<const ShardRange> owners,
+                                 std::span<const int> node_counts,
+                                 int rank);
 
 }  // namespace lockstep

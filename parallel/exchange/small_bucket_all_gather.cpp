@@ -31,9 +31,9 @@ SmallBucketAllGather::SmallBucketAllGather(Backend& backend,
   comm_ = own_comm_.get();
 }
 
-bool SmallBucketAllGather::takes(const ExchangeSize& size, std::int64_t bucket_elems) const {
+bool SmallBucketAllGather::takes(int nodes, std::int64_t bucket_elems) {
   const std::int64_t bytes = bucket_elems * std::int64_t(sizeof(float));
-  return bytes <= kSmallBucketBytes && bytes * size.nodes <= kMaxBytes;
+  return bytes <= kSmallBucketBytes && bytes * nodes <= kMaxBytes;
 }
 
 void SmallBucketAllGather::reserve(const ExchangeSize& size, std::int64_t bucket_elems) {
@@ -76,7 +76,7 @@ void SmallBucketAllGather::finish(Bucket bucket) {
     operand = received;
     received += bucket.elems;
   }
-  to_terms(plan_->all.finish, operands_, terms_);
+  to_terms(plan_->all.sums.front().finish, operands_, terms_);
   backend_.sum_tree(terms_, gradients_ + bucket.offset, bucket.elems);
 }
 

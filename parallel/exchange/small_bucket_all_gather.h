@@ -31,7 +31,11 @@ class SmallBucketAllGather {
                        float* gradients);
 
   /// Whether a bucket goes this way. Equal on every rank.
-  bool takes(const ExchangeSize& size, std::int64_t bucket_elems) const;
+  bool takes(const ExchangeSize& size, std::int64_t bucket_elems) const {
+    return takes(size.nodes, bucket_elems);
+  }
+  /// `nodes`: of all ranks.
+  static bool takes(int nodes, std::int64_t bucket_elems);
   /// Throws OutOfMemory.
   void reserve(const ExchangeSize& size, std::int64_t bucket_elems);
   std::size_t bytes() const;

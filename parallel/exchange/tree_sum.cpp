@@ -83,6 +83,15 @@ struct FinishWalk {
   }
 };
 
+/// Their indices by place in the tree.
+std::vector<int> from_left_to_right(std::span<const TreeNode> operands) {
+  std::vector<int> order(operands.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto first_leaf = [&](int i) { return operands[std::size_t(i)].first_leaf(); };
+  if (!std::ranges::is_sorted(order, {}, first_leaf)) std::ranges::sort(order, {}, first_leaf);
+  return order;
+}
+
 }  // namespace
 
 PresentLeaves::PresentLeaves(std::span<const ShardRange> ranges, int shards)
@@ -111,31 +120,46 @@ int local_nodes(const PresentLeaves& present, ShardRange own) {
   return own.empty() ? 0 : LocalWalk{present, own, {}}.count(top_of(own));
 }
 
-std::optional<TreeNode> exact_node(const PresentLeaves& present, std::span<const ShardRange> own) {
-  ShardRange hull;
-  int count = 0;
-  for (const ShardRange& range : own) {
-    if (range.empty()) continue;
-    hull.first = count == 0 ? range.first : std::min(hull.first, range.first);
-    hull.last = std::max(hull.last, range.last);
-    count += range.last - range.first;
+std::vector<ShardRange> joined(const PresentLeaves& present, std::span<const ShardRange> own) {
+  std::vector<ShardRange> ranges(own.begin(), own.end());
+  std::erase_if(ranges, [](const ShardRange& range) { return range.empty(); });
+  std::ranges::sort(ranges, {}, &ShardRange::first);
+  std::vector<ShardRange> runs;
+  for (const ShardRange& range : ranges) {
+    if (!runs.empty() && present.count(runs.back().last, range.first) == 0)
+      runs.back().last = range.last;
+    else
+      runs.push_back(range);
   }
-  if (count == 0) return std::nullopt;
-  const TreeNode top = top_of(hull);
-  if (present.count(top.first_leaf(), end_of(top)) != count) return std::nullopt;
-  return top;
+  return runs;
 }
 
 FinishTree finish_tree(std::span<const TreeNode> operands) {
   LOCKSTEP_ASSERT(!operands.empty());
-  std::vector<int> order(operands.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto first_leaf = [&](int i) { return operands[std::size_t(i)].first_leaf(); };
-  if (!std::ranges::is_sorted(order, {}, first_leaf)) std::ranges::sort(order, {}, first_leaf);
+  const std::vector<int> order = from_left_to_right(operands);
   FinishWalk walk{operands, {}};
   const std::int64_t last_leaf = operands[std::size_t(order.back())].first_leaf();
   walk.visit({level_above(last_leaf + 1), 0}, order);
   return {std::move(walk.leaves)};
+}
+
+std::vector<NodeSum> largest_sums(const PresentLeaves& present,
+                                  std::span<const ShardRange> own,
+                                  std::span<const TreeNode> operands) {
+  const std::vector<int> order = from_left_to_right(operands);
+  std::vector<NodeSum> sums;
+  auto next = order.begin();
+  for (const ShardRange& run : joined(present, own))
+    for (const TreeNode& node : local_tree(present, run).nodes) {
+      const auto begin = next;
+      while (next != order.end() && operands[std::size_t(*next)].first_leaf() < end_of(node))
+        ++next;
+      FinishWalk walk{operands, {}};
+      walk.visit(node, {begin, next});
+      sums.push_back({node, {std::move(walk.leaves)}});
+    }
+  LOCKSTEP_ASSERT(next == order.end());
+  return sums;
 }
 
 }  // namespace lockstep

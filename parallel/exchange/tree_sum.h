@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,9 +50,10 @@ LocalTree local_tree(const PresentLeaves& present, ShardRange own);
 /// How many nodes local_tree() leaves, without making them.
 int local_nodes(const PresentLeaves& present, ShardRange own);
 
-/// The smallest node that holds all of `own`, ranges of present shards, where it holds no other
-/// present shard: their sums, finished, are its sum. Nothing where all are empty.
-std::optional<TreeNode> exact_node(const PresentLeaves& present, std::span<const ShardRange> own);
+/// `own`, ranges of present shards, joined where no present shard of others lies between them: from
+/// left to right, without empty ones. No node that holds shards of `own` alone holds shards of two
+/// of them.
+std::vector<ShardRange> joined(const PresentLeaves& present, std::span<const ShardRange> own);
 
 /// The rest of the tree over the nodes that all ranks are left with: operands from left to right,
 /// and how often sums are merged after each, as Backend::sum_tree() has it.
@@ -67,5 +67,18 @@ struct FinishTree {
 
 /// `operands`: disjoint nodes in any order that hold every present shard. Not empty.
 FinishTree finish_tree(std::span<const TreeNode> operands);
+
+/// How `node` is summed up from `operands`.
+struct NodeSum {
+  TreeNode node;
+  FinishTree finish;
+};
+
+/// The largest nodes that hold no present shard but those of `own`, from left to right, and their
+/// sums over the `operands` below them: what local_tree() left of each range of `own`. Empty where
+/// those are.
+std::vector<NodeSum> largest_sums(const PresentLeaves& present,
+                                  std::span<const ShardRange> own,
+                                  std::span<const TreeNode> operands);
 
 }  // namespace lockstep

@@ -325,6 +325,7 @@ MemoryPlan plan_memory_of(Backend& device,
     plan.fixed_bytes += *plan.table[category];
   plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
   plan.flops_per_step = flops_per_step(programs, batch, parts.matrices != nullptr);
+  plan.buckets = programs.space().buckets;
   plan.exchange_bytes_per_step =
       exchange_bytes(parts, batch, buffers.parameters->as<float>(), rank);
   return plan;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/flat_space.h"
 #include "core/step/parameter_rates.h"
 #include "lockstep/builder.h"
 #include "lockstep/sources.h"
@@ -66,6 +67,7 @@ struct MemoryPlan {
   std::size_t fixed_bytes = 0;
   std::size_t arena_lower_bound = 0;
   double flops_per_step = 0;                  ///< of all ranks, for one global batch
+  std::vector<Bucket> buckets;                ///< that gradients travel in
   std::uint64_t exchange_bytes_per_step = 0;  ///< that this rank sends: Replica::bytes_sent()
 };
 

@@ -169,6 +169,21 @@ TEST(ConfigFile, WrittenConfigurationRepeatsTheRun) {
   }
 }
 
+// A run without --shards has at most 64, which versions before recorded as auto.
+TEST(ConfigFile, ShardsThatARunRecordedAsAutoAreTheDefault) {
+  EXPECT_EQ(parse_train_flags({}).options.shards, 0);
+  EXPECT_EQ(parse_train_flags({"--shards=auto"}).options.shards, kAutoShards);
+  const TomlFile typed("shards = \"auto\"\n");
+  EXPECT_EQ(parse_train_flags({"--config", typed.path()}).options.shards, kAutoShards);
+  const std::string written = to_toml(parse_train_flags({}));
+  EXPECT_THAT(written, Not(HasSubstr("shards")));
+  const TomlFile recorded(written + "shards = \"auto\"\n");
+  EXPECT_EQ(parse_train_flags({"--config", recorded.path()}).options.shards, 0);
+  EXPECT_EQ(parse_saved_flags(recorded.path(), {}).options.shards, 0);
+  EXPECT_EQ(parse_train_flags({"--config", recorded.path(), "--shards=auto"}).options.shards,
+            kAutoShards);
+}
+
 TEST(ConfigFile, ValuesWithSpecialCharactersAreWrittenAndReadBack) {
   for (const std::string value : {"a#b",
                                   "say \"x\"",

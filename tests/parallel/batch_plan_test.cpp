@@ -37,6 +37,94 @@ TEST(BatchPlan, DefaultsDoNotDependOnRanks) {
   }
 }
 
+TEST(BatchPlan, WithoutAShardsSettingThereAreUpTo64) {
+  for (const int micro_batches : {1, 8, 63, 64, 65, 1000})
+    EXPECT_EQ(plan_batch({.global_batch = micro_batches, .micro_batch = 1}, 1).shards,
+              std::min(micro_batches, 64));
+  const Refusal r = refusal_of({.global_batch = 200, .micro_batch = 1}, 100);
+  EXPECT_THAT(r.hint, HasSubstr("`shards` 100, or auto"));
+  EXPECT_EQ(plan_batch({.global_batch = 200, .micro_batch = 1, .shards = 100}, 100).shards, 100);
+  EXPECT_EQ(plan_batch({.global_batch = 200, .micro_batch = 1, .shards = kAutoShards}, 100).shards,
+            200);
+}
+
+/// Of the micro-batches of the rank that has most, no cut of them into ranks has fewer.
+double allowed_balance(std::int64_t micro_batches, int ranks) {
+  const std::int64_t most = (micro_batches - 1) / ranks + 1;
+  return double(micro_batches) / double(ranks * most);
+}
+
+TrainOptions auto_shards_of(std::int64_t micro_batches) {
+  return {.global_batch = micro_batches, .micro_batch = 1, .shards = kAutoShards};
+}
+
+TEST(BatchPlan, AutoShardsBalanceEveryNumberOfRanksAsItsMicroBatchesAllow) {
+  for (const std::int64_t micro_batches :
+       {1, 7, 64, 100, 256, 1000, 1024, 1536, 4096, 20480, 65536})
+    for (int ranks = 1; ranks <= std::min<std::int64_t>(1024, micro_batches); ++ranks) {
+      const BatchPlan plan = plan_batch(auto_shards_of(micro_batches), ranks);
+      ASSERT_EQ(plan.shards, micro_batches) << "depends on the ranks";
+      ASSERT_DOUBLE_EQ(rank_balance(plan), allowed_balance(micro_batches, ranks))
+          << micro_batches << " on " << ranks;
+    }
+}
+
+// With micro-batches that each rank has a whole number of, or 19 and more: n of n + 1 is 95%.
+TEST(BatchPlan, AutoShardsBalanceTo95Percent) {
+  for (int ranks = 1; ranks <= 1024; ++ranks)
+    for (const std::int64_t micro_batches : {std::int64_t(ranks),
+                                             3 * std::int64_t(ranks),
+                                             19 * std::int64_t(ranks) + 1,
+                                             31 * std::int64_t(ranks) - 1})
+      ASSERT_GE(rank_balance(plan_batch(auto_shards_of(micro_batches), ranks)), kMinBalance)
+          << micro_batches << " on " << ranks;
+}
+
+TEST(BatchPlan, MoreMicroBatchesThanAutoShards) {
+  for (const std::int64_t micro_batches : {65537, 70000, 100000, 131071, 1 << 20})
+    for (int ranks = 1; ranks <= 1024; ++ranks) {
+      const BatchPlan plan = plan_batch(auto_shards_of(micro_batches), ranks);
+      ASSERT_EQ(plan.shards, 65536);
+      ASSERT_GE(rank_balance(plan), (64.0 / 65) * (64.0 / 65)) << micro_batches << " on " << ranks;
+    }
+}
+
+TEST(BatchPlan, AutoShardsOfClusters) {
+  TrainOptions options = auto_shards_of(1001);
+  options.micro_batch = 2;
+  options.global_batch = 2002;
+  options.batch_norm = BatchNormPolicy::parse("group:8");
+  EXPECT_EQ(plan_batch(options, 8).shards, 1000) << "a multiple of the 4 ranks of a group";
+}
+
+TEST(BatchPlan, TheBetterNumberOfShards) {
+  const auto plan = [](std::int64_t micro_batches, int ranks) {
+    return plan_batch({.global_batch = micro_batches, .micro_batch = 1}, ranks);
+  };
+  EXPECT_DOUBLE_EQ(rank_balance(plan(4096, 48)), 2.0 / 3) << "64 shards: two, and two thirds idle";
+  EXPECT_EQ(better_shards(plan(4096, 48)), 48);
+  EXPECT_EQ(better_shards(plan(4096, 64)), std::nullopt);
+  EXPECT_EQ(better_shards(plan(64, 48)), std::nullopt) << "some rank has two in any case";
+  for (int ranks = 1; ranks <= 64; ++ranks)
+    if (const auto shards = better_shards(plan(1024, ranks))) {
+      const BatchPlan better =
+          plan_batch({.global_batch = 1024, .micro_batch = 1, .shards = *shards}, ranks);
+      EXPECT_DOUBLE_EQ(rank_balance(better), allowed_balance(1024, ranks));
+      EXPECT_GE(rank_balance(better), 1.05 * rank_balance(plan(1024, ranks)));
+    }
+}
+
+TEST(BatchPlan, BalancedRankCounts) {
+  const TrainOptions options{.global_batch = 4096, .micro_batch = 1};
+  const BatchPlan of_one = plan_batch(options, 1);
+  EXPECT_THAT(balanced_rank_counts(options, of_one, 1024),
+              ::testing::ElementsAre(1, 2, 3, 4, 5, 6, 8, 11, 13, 16, 22, 32, 33, 64));
+  EXPECT_THAT(balanced_rank_counts(options, of_one, 10),
+              ::testing::ElementsAre(1, 2, 3, 4, 5, 6, 8));
+  EXPECT_EQ(balanced_rank_counts(options, plan_batch(options, 8), 1024),
+            balanced_rank_counts(options, of_one, 1024));
+}
+
 TEST(BatchPlan, AccumulationDerivesTheMicroBatch) {
   EXPECT_EQ(plan_batch({.global_batch = 96, .accumulation = 4}, 2).micro_batch, 12);
 }

@@ -56,6 +56,11 @@ TEST(CostModel, OnTwoLevelsOneSumOfEachHostCrossesTheNetwork) {
   // Three subtrees a rank travel on the host alone.
   EXPECT_NEAR(
       on_two_levels(4, 3), 2 * (1e-6 + 1e-5) + 2 * kMiB / 1e9 + 2 * kMiB / 2 / 2e8, kRounding);
+  // Hosts with two nodes each: two sums there, one back.
+  const RankShare two_nodes{4, 8, 3, true, 2};
+  EXPECT_NEAR(predict(one_bucket(kMiB), {two_a_host(), 0}, {}, two_nodes).communication_s,
+              2 * (1e-6 + 1e-5) + 2 * kMiB / 1e9 + 3 * kMiB / 2 / 2e8,
+              kRounding);
 }
 
 TEST(CostModel, TwoLevelsSendBetweenHostsWhatARingSends) {
@@ -253,19 +258,24 @@ TEST(ShareOf, WhatTheBusiestRankComputes) {
   EXPECT_THROW(share_of(options, 9, 8), ConfigError);
 }
 
-TEST(ShareOf, HostsSumFirstWhereTheirShardsAreASubtree) {
+TEST(ShareOf, HostsOfEquallyManyRanksSumFirst) {
   TrainOptions options;
   options.global_batch = 4800;
   options.micro_batch = 1;
   EXPECT_TRUE(share_of(options, 64, 8).two_levels);
+  EXPECT_EQ(share_of(options, 64, 8).host_nodes, 1);
   EXPECT_FALSE(share_of(options, 8, 8).two_levels) << "one host";
   EXPECT_FALSE(share_of(options, 12, 8).two_levels) << "hosts of 8 and of 4";
-  EXPECT_FALSE(share_of(options, 24, 8).two_levels) << "64 shards on 3 hosts";
+  EXPECT_TRUE(share_of(options, 24, 8).two_levels);
+  EXPECT_DOUBLE_EQ(share_of(options, 24, 8).host_nodes, 11.0 / 3) << "22, 21 and 21 shards";
   options.shards = 48;
-  EXPECT_TRUE(share_of(options, 24, 8).two_levels) << "16 shards a host";
+  EXPECT_EQ(share_of(options, 24, 8).host_nodes, 1) << "16 shards a host";
   options.shards = 240;
-  EXPECT_FALSE(share_of(options, 24, 8).two_levels) << "80 shards a host";
-  options.shards = 48;
+  EXPECT_DOUBLE_EQ(share_of(options, 24, 8).host_nodes, 7.0 / 3)
+      << "64 + 16, 16 + 32 + 32 and 64 + 16";
+  options.sharding = Sharding::optimizer;
+  EXPECT_FALSE(share_of(options, 24, 8).two_levels) << "owners of chunks are those of one level";
+  options.sharding = Sharding::none;
   options.reduction = Reduction::fast;
   EXPECT_FALSE(share_of(options, 24, 8).two_levels);
 }

@@ -63,17 +63,22 @@ void expect_equal_bits(const TrainOptions& options) {
 TEST(EqualBits, LocalBatchNormSgd) { expect_equal_bits(base_options()); }
 
 // Gradients large enough for two levels, on two hosts of two ranks; the epoch's last batch, with a
-// rank without work, goes the same way.
+// rank without work, goes the same way. Of 4 shards a host has one node of the tree, of 12 two.
 TEST(EqualBits, RanksOnSeveralHosts) {
   if (testing::mpi_world().size() < 4) GTEST_SKIP() << "needs four ranks";
   const ModelFunction model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {64}});
-  SelfCommunicator self;
-  testing::Traffic traffic;
-  testing::ClaimedHosts claimed(testing::mpi_world(), 2, traffic);
-  const TrainSummary alone = train(self, base_options(), model);
-  const TrainSummary together = train(claimed, base_options(), model);
-  EXPECT_EQ(together.weights_sha256, alone.weights_sha256);
-  EXPECT_GT(traffic.collectives_in_parts, 0);
+  for (const int shards : {4, 12}) {
+    TrainOptions options = base_options();
+    options.shards = shards;
+    if (shards > 4) options.micro_batch = 2;
+    SelfCommunicator self;
+    testing::Traffic traffic;
+    testing::ClaimedHosts claimed(testing::mpi_world(), 2, traffic);
+    const TrainSummary alone = train(self, options, model);
+    const TrainSummary together = train(claimed, options, model);
+    EXPECT_EQ(together.weights_sha256, alone.weights_sha256);
+    EXPECT_GT(traffic.collectives_in_parts, 0);
+  }
 }
 
 // A weight of 784 KiB, in 4 buckets; its norm counts for the noise scale before any of them is

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <gtest/gtest.h>
+#include <numeric>
 
 #include "core/step/dry_communicator.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/watched_communicator.h"
 #include "parallel/cost/cost_model.h"
+#include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/gradient_exchange.h"
-#include "parallel/exchange/hierarchical_reduction.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/exchange_fixture.h"
 #include "tests/support/mpi_world.h"
@@ -55,16 +56,12 @@ Schedule with_absent_shards() {
   return schedule_of({{0, 3}, {4, 8}, {8, 10}, {14, 15}}, 16, mpi_world().rank());
 }
 
-bool goes_by_host(const Schedule& schedule, int per_host) {
-  const PresentLeaves present(schedule.shards_of_rank, schedule.shards);
-  return !host_nodes(present, schedule.shards_of_rank, per_host).empty();
-}
-
-/// Steps of all kinds, in which on two levels and on one is gone by turns.
+/// Steps of all kinds: hosts whose shards are one node of the tree, several and none.
 std::vector<Schedule> schedules_for(int per_host) {
   const int ranks = mpi_world().size(), hosts = ranks / per_host;
   std::vector<Schedule> schedules;
-  for (const int shards : {ranks, 4 * ranks, 16, 3 * ranks, 5, 8 * hosts, 2, 1, 7, 15, 12})
+  for (const int shards :
+       {ranks, 4 * ranks, 16, 3 * ranks, 5, 8 * hosts, 2, 1, 7, 15, 12, 13, 31, 47})
     schedules.push_back(shards_on_all(shards));
   schedules.push_back(skewed(hosts, 8));
   schedules.push_back(shards_in_clusters(2 * ranks, 2 * ranks, per_host));
@@ -88,25 +85,21 @@ void expect_tree_bits(const FakeGradients& fake,
         << "step " << step << ", " << bucket.elems << " elements, " << schedule.shards << " shards";
 }
 
-/// Steps of schedules_for() through `communicator`; returns how many went by host.
-int expect_bits_of_all_schedules(Communicator& communicator, int per_host, Traffic& traffic) {
+/// Steps of schedules_for() through `communicator`.
+void expect_bits_of_all_schedules(Communicator& communicator, int per_host, Traffic& traffic) {
   // Large ones with gaps, and with a small one between; the last ranks' chunks of some are short.
-  const FakeGradients fake({{64, 70000}, {70100, 300}, {70400, 16385}, {87000, 20001}},
-                           Values::random);
+  const FakeGradients fake({{64, 20001}, {20100, 300}, {20500, 16385}}, Values::random);
   std::vector<float> gradients(fake.elems());
   NullBackend backend;
   GradientExchange exchange(
       backend, communicator, Reduction::reproducible, fake.buckets(), gradients.data(), 48);
-  int step = 0, by_host = 0;
+  int step = 0;
   for (const Schedule& schedule : schedules_for(per_host)) {
     const int before = traffic.collectives_in_parts;
     run_step(exchange, gradients, fake, schedule, communicator.rank(), step);
     expect_tree_bits(fake, gradients, schedule, step++);
-    const bool went_by_host = traffic.collectives_in_parts > before;
-    EXPECT_EQ(went_by_host, goes_by_host(schedule, per_host)) << schedule.shards << " shards";
-    by_host += went_by_host;
+    EXPECT_GT(traffic.collectives_in_parts, before) << schedule.shards << " shards";
   }
-  return by_host;
 }
 
 TEST(TwoLevelExchange, GivesTheBitsOfTheTree) {
@@ -114,7 +107,7 @@ TEST(TwoLevelExchange, GivesTheBitsOfTheTree) {
     for (const bool in_stream_order : {false, true}) {
       Traffic traffic;
       ClaimedHosts claimed(mpi_world(), per_host, traffic, in_stream_order);
-      EXPECT_GT(expect_bits_of_all_schedules(claimed, per_host, traffic), 4);
+      expect_bits_of_all_schedules(claimed, per_host, traffic);
     }
 }
 
@@ -152,15 +145,25 @@ Schedule one_shard_each(int per_host, bool mixed) {
 }
 
 /// The bytes that the cost model has a host send to others for a bucket.
-double predicted_network_bytes(std::int64_t elems, int per_host, bool two_levels) {
+double predicted_network_bytes(std::int64_t elems, int per_host, RankShare share) {
   const Network network{"test", "", {0, 1e300}, {0, 1}, per_host};  // a byte a second
   const Workload work{.buckets = {{double(elems) * sizeof(float), 1}}};
-  return predict(work, {network, 0}, {}, {mpi_world().size(), 1, 1, two_levels}).communication_s;
+  share.ranks = mpi_world().size();
+  return predict(work, {network, 0}, {}, share).communication_s;
 }
+
+/// `bytes` of all ranks.
+std::uint64_t sum_over_ranks(std::uint64_t bytes) {
+  std::vector<std::uint64_t> all(std::size_t(mpi_world().size()));
+  mpi_world().all_gather(&bytes, all.data(), sizeof bytes);
+  return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
+}
+
+constexpr std::int64_t kEqualChunks = 64 * 720;  // cut by 4, 6, 9, 10, 12 and 15 ranks
 
 TEST(TwoLevelExchange, SendsOneSumForEachHostOverTheNetwork) {
   const int ranks = mpi_world().size();
-  const std::int64_t elems = 64 * 12 * 1024;  // cut into equal chunks by 4 and 6 ranks
+  const std::int64_t elems = kEqualChunks;
   const FakeGradients fake({{0, elems}}, Values::integers);
   std::vector<float> gradients(fake.elems());
   NullBackend backend;
@@ -176,24 +179,53 @@ TEST(TwoLevelExchange, SendsOneSumForEachHostOverTheNetwork) {
     EXPECT_EQ(exchange.network_bytes_sent(), both_ways(ranks / per_host - 1));
     EXPECT_EQ(exchange.network_bytes_sent(), traffic.network_bytes);
     EXPECT_EQ(exchange.bytes_sent(), both_ways(ranks - 1)) << "as on one level";
-    EXPECT_NEAR(predicted_network_bytes(elems, per_host, true),
+    EXPECT_NEAR(predicted_network_bytes(elems, per_host, {.two_levels = true}),
                 double(exchange.network_bytes_sent()) * per_host,
                 1);
-
-    const SentBytes before = exchange.sent();
-    const Schedule mixed = one_shard_each(per_host, true);
-    run_step(exchange, gradients, fake, mixed, claimed.rank(), 1);
-    EXPECT_EQ((exchange.sent() - before).network, both_ways(ranks - per_host));
-    EXPECT_EQ(exchange.network_bytes_sent(), traffic.network_bytes);
-    EXPECT_EQ((exchange.sent() - before).all, both_ways(ranks - 1));
-    EXPECT_NEAR(predicted_network_bytes(elems, per_host, false),
-                double((exchange.sent() - before).network) * per_host,
-                1);
-    expect_tree_bits(fake, gradients, mixed, 1);
   }
 }
 
-TEST(TwoLevelExchange, NeedsTheMemoryOfOneLevel) {
+// Where hosts have several nodes, those of each cross the network: less than those of its ranks.
+TEST(TwoLevelExchange, SendsTheNodesOfEachHostOverTheNetwork) {
+  const int ranks = mpi_world().size();
+  const std::int64_t chunk = kEqualChunks / ranks;
+  const FakeGradients fake({{0, kEqualChunks}}, Values::integers);
+  std::vector<float> gradients(fake.elems());
+  NullBackend backend;
+  for (const int per_host : claims(ranks)) {
+    const int hosts = ranks / per_host;
+    for (const Schedule& schedule :
+         {one_shard_each(per_host, true), shards_on_all(ranks + 1), shards_on_all(64)}) {
+      const ExchangeNodes nodes = exchange_nodes(
+          schedule.shards, schedule.shards_of_rank, per_host, Reduction::reproducible);
+      const auto of_ranks = std::accumulate(nodes.of_ranks.begin(), nodes.of_ranks.end(), 0);
+      const auto of_hosts = std::accumulate(nodes.of_hosts.begin(), nodes.of_hosts.end(), 0);
+      Traffic traffic;
+      ClaimedHosts claimed(mpi_world(), per_host, traffic);
+      GradientExchange exchange(
+          backend, claimed, Reduction::reproducible, fake.buckets(), gradients.data(), 64);
+      run_step(exchange, gradients, fake, schedule, claimed.rank(), 1);
+      expect_tree_bits(fake, gradients, schedule, 1);
+      EXPECT_EQ(exchange.network_bytes_sent(), traffic.network_bytes);
+      const int own_host = nodes.of_hosts[std::size_t(claimed.rank() / per_host)];
+      EXPECT_EQ(exchange.network_bytes_sent(),
+                std::uint64_t((own_host + 1) * (hosts - 1) * chunk) * sizeof(float));
+      const std::uint64_t sent = sum_over_ranks(exchange.network_bytes_sent());
+      EXPECT_EQ(sent,
+                std::uint64_t(per_host * (hosts - 1) * (of_hosts + hosts) * chunk) * sizeof(float));
+      EXPECT_LT(sent,
+                std::uint64_t((ranks - per_host) * (of_ranks + ranks) * chunk) * sizeof(float))
+          << "one level";
+      EXPECT_NEAR(
+          predicted_network_bytes(
+              kEqualChunks, per_host, {.two_levels = true, .host_nodes = double(of_hosts) / hosts}),
+          double(sent) / hosts,
+          1);
+    }
+  }
+}
+
+TEST(TwoLevelExchange, NeedsTheMemoryThatIsPlannedWithoutHosts) {
   const int ranks = mpi_world().size(), most = 4 * ranks + 3;
   const FakeGradients fake({{0, 64}, {64, 20000}, {20064, 17000}}, Values::integers);
   std::vector<float> gradients(fake.elems());
@@ -224,7 +256,7 @@ TEST(TwoLevelExchange, BucketsInFlightTogetherKeepApart) {
   const FakeGradients fake(buckets, Values::random);
   std::vector<float> gradients(fake.elems());
   NullBackend backend;
-  const int per_host = 2, shards = 2 * mpi_world().size();
+  const int per_host = claims(mpi_world().size()).front(), shards = 2 * mpi_world().size();
   Traffic traffic;
   ClaimedHosts claimed(mpi_world(), per_host, traffic);
   GradientExchange exchange(
@@ -242,7 +274,7 @@ TEST(TwoLevelExchange, FastStaysTheLibrarysSum) {
   std::vector<float> gradients(fake.elems());
   NullBackend backend;
   Traffic traffic;
-  ClaimedHosts claimed(mpi_world(), 2, traffic);
+  ClaimedHosts claimed(mpi_world(), claims(mpi_world().size()).front(), traffic);
   GradientExchange exchange(
       backend, claimed, Reduction::fast, fake.buckets(), gradients.data(), claimed.size());
   const Schedule schedule = shards_on_all(claimed.size());

@@ -12,6 +12,16 @@ void set_micro_batch(TrainFlags& flags, const std::string& text) {
   flags.options.micro_batch = to_whole_number(text);
 }
 
+/// How settings that no run has resolved are written: in a file, auto is what versions before had
+/// by default.
+constexpr const char* kShardForEach = "micro-batches";
+
+void set_shards(TrainFlags& flags, const std::string& text) {
+  if (text != kShardForEach) whole_number_or("--shards", "auto", 1, kMaxRanks)(text);
+  flags.options.shards =
+      text == "auto" || text == kShardForEach ? kAutoShards : int(to_whole_number(text));
+}
+
 }  // namespace
 
 void add_batch_settings(std::vector<Setting>& table) {
@@ -37,14 +47,19 @@ void add_batch_settings(std::vector<Setting>& table) {
              1,
              "gradient accumulation: micro-batches of each rank in a step")
       .yields({"global-batch", "micro-batch", "ranks"});
-  rows.whole_or_auto(
-      "shards",
-      LOCKSTEP_AT(options.shards),
-      0,
-      1,
-      kMaxRanks,
-      "leaves of the gradients' summation tree, the maximum number of ranks; auto: the number of "
-      "micro-batches, at most 64");
+  rows.custom(
+          "shards",
+          "auto|N",
+          "leaves of the gradients' summation tree, the maximum number of ranks; auto: each "
+          "micro-batch is one, which balances every number of ranks; without the flag the number "
+          "of micro-batches, at most 64",
+          set_shards,
+          [](const TrainFlags& flags) -> std::optional<std::string> {
+            const int shards = flags.options.shards;
+            if (shards == 0) return std::nullopt;
+            return shards == kAutoShards ? kShardForEach : std::to_string(shards);
+          })
+      .shown_as("at most 64");
   rows.whole_or_auto("ranks",
                      LOCKSTEP_AT(ranks),
                      0,

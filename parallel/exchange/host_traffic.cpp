@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/exchange/host_traffic.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "core/base/check.h"
+#include "parallel/exchange/exchange_plan.h"
+#include "parallel/exchange/small_bucket_all_gather.h"
+
+namespace lockstep {
+namespace {
+
+double total(std::span<const int> counts) {
+  return double(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+}
+
+/// Bytes, for each byte of a bucket.
+struct HostShare {
+  double sent = 0, received = 0;
+  HostShare& operator+=(const HostShare& other) {
+    sent += other.sent;
+    received += other.received;
+    return *this;
+  }
+  HostShare operator*(double bytes) const { return {sent * bytes, received * bytes}; }
+};
+
+class HostShares {
+ public:
+  HostShares(const ExchangeNodes& nodes, int ranks_per_host, Reduction reduction)
+      : nodes_(nodes),
+        reduction_(reduction),
+        ranks_(double(nodes.of_ranks.size())),
+        all_nodes_(total(nodes.of_ranks)),
+        host_nodes_(total(nodes.of_hosts)) {
+    const std::span<const int> of_ranks(nodes.of_ranks);
+    for (std::size_t first = 0; first < of_ranks.size(); first += std::size_t(ranks_per_host)) {
+      const auto here =
+          of_ranks.subspan(first, std::min(std::size_t(ranks_per_host), of_ranks.size() - first));
+      hosts_.push_back({double(here.size()), total(here)});
+    }
+  }
+
+  std::size_t hosts() const { return hosts_.size(); }
+  double all_nodes() const { return all_nodes_; }
+
+  HostShare gathered(std::size_t host) const {
+    const auto [ranks, nodes] = hosts_[host];
+    return {nodes * (ranks_ - ranks), ranks * (all_nodes_ - nodes)};
+  }
+  HostShare large(std::size_t host) const {
+    const auto [ranks, nodes] = hosts_[host];
+    const double hosts = double(hosts_.size()), others = ranks_ - ranks;
+    if (hosts == 1) return {};
+    if (reduction_ == Reduction::fast) {
+      const double ring = 2 * (ranks_ - 1) / ranks_;
+      return {ring, ring};
+    }
+    if (nodes_.of_hosts.empty())
+      return {others * (nodes + ranks) / ranks_, ranks * (all_nodes_ - nodes + others) / ranks_};
+    const double own = nodes_.of_hosts[host];
+    return {(hosts - 1) * (own + 1) / hosts, (host_nodes_ - own + hosts - 1) / hosts};
+  }
+
+ private:
+  struct Host {
+    double ranks = 0, nodes = 0;
+  };
+  const ExchangeNodes& nodes_;
+  Reduction reduction_;
+  double ranks_, all_nodes_, host_nodes_;
+  std::vector<Host> hosts_;
+};
+
+}  // namespace
+
+HostTraffic host_traffic(std::span<const Bucket> buckets,
+                         int shards,
+                         std::span<const ShardRange> owners,
+                         int ranks_per_host,
+                         Reduction reduction) {
+  LOCKSTEP_ASSERT(ranks_per_host >= 1 && !owners.empty());
+  const bool sharded = std::ranges::any_of(buckets, &Bucket::sharded);
+  const ExchangeNodes nodes =
+      exchange_nodes(shards, owners, sharded ? int(owners.size()) : ranks_per_host, reduction);
+  const HostShares shares(nodes, ranks_per_host, reduction);
+  HostTraffic traffic{.hosts = int(shares.hosts()), .levels = nodes.of_hosts.empty() ? 1 : 2};
+  for (std::size_t host = 0; host < shares.hosts(); ++host) {
+    HostShare sum;
+    for (const Bucket& bucket : buckets) {
+      const double bytes = double(bucket.elems) * sizeof(float);
+      const bool small = SmallBucketAllGather::takes(int(shares.all_nodes()), bucket.elems);
+      sum += (small ? shares.gathered(host) : shares.large(host)) * bytes;
+    }
+    traffic.all += sum.sent;
+    traffic.busiest = std::max({traffic.busiest, sum.sent, sum.received});
+  }
+  return traffic;
+}
+
+}  // namespace lockstep
