@@ -21,6 +21,7 @@
 #include "launcher/processes/shell_text.h"
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/flag_values.h"
+#include "launcher/settings/lr_scaling_format.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
 #include "lockstep/error.h"
@@ -75,6 +76,7 @@ HyperParameters hyper_parameters(const TrainFlags& flags) {
                                            "epochs",
                                            "steps",
                                            "lr",
+                                           "lr-reference-batch",
                                            "min-lr",
                                            "warmup-steps",
                                            "momentum",
@@ -82,6 +84,8 @@ HyperParameters hyper_parameters(const TrainFlags& flags) {
                                            "label-smoothing",
                                            "dropout",
                                            "clip-norm",
+                                           "clip-value",
+                                           "clip-agc",
                                            "seed"};
   const std::vector<TomlEntry> entries = read_toml(to_toml(flags), "config.toml");
   HyperParameters result;
@@ -189,6 +193,8 @@ void RunOutput::print_start() {
   if (!start_.micro_batch_note.empty()) console_.line("           " + start_.micro_batch_note);
   console_.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));
+  if (const std::string scaled = format_lr_scaling(options); !scaled.empty())
+    console_.line("           " + scaled);
   for (const ParameterGroupUse& group : start_.plan.groups)
     console_.line(fmt::format("group      {}", printable(to_string(group))));
   console_.line(fmt::format("device     {}", job_.backend().device_class()));

@@ -51,12 +51,15 @@ struct Case {
   float ema = 0;
   Precision precision = Precision::fp32;
   std::vector<std::string> freeze = {};
+  float clip_value = 0, clip_agc = 0;
 };
 
 SmallRun run_of(const Case& c) {
   SmallRun run = c.run();
   run.options.optimizer = c.optimizer;
   run.options.clip_norm = c.clip_norm;
+  run.options.clip_value = c.clip_value;
+  run.options.clip_agc = c.clip_agc;
   if (c.ema > 0) run.options.ema = {.decay = c.ema};
   run.options.precision = c.precision;
   run.options.freeze = c.freeze;
@@ -99,7 +102,17 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"muon", &mlp, Muon{}, 0.5f},
                       Case{"bf16", &mlp, AdamW{}, 1.0f, 0.0f, Precision::bf16},
                       Case{"frozen", &mlp, AdamW{}, 0.0f, 0.9f, Precision::fp32, {"0"}},
-                      Case{"tied", &gpt, AdamW{}, 1.0f}),
+                      Case{"tied", &gpt, AdamW{}, 1.0f},
+                      Case{.name = "value",
+                           .run = &mlp,
+                           .optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f},
+                           .clip_value = 0.001f},
+                      Case{.name = "agc",
+                           .run = &mlp,
+                           .optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f},
+                           .clip_agc = 0.01f},
+                      Case{
+                          .name = "agc_lamb", .run = &gpt, .optimizer = Lamb{}, .clip_agc = 0.01f}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(ShardedOptimizerOf, BatchNormHasTheBitsOfOneRankWithout) {
