@@ -14,14 +14,14 @@ namespace {
 using Floats = std::vector<float>;
 
 /// An array on the device, and a StepOutcome.
-class Memory {
+class ClipMemory {
  public:
-  Memory(Backend& backend, const void* from, std::size_t bytes)
+  ClipMemory(Backend& backend, const void* from, std::size_t bytes)
       : backend_(backend), buffer_(backend.allocate(bytes, "clipping")) {
     backend.copy_to_device(buffer_->data(), from, bytes);
   }
-  Memory(Backend& backend, const Floats& values)
-      : Memory(backend, values.data(), values.size() * sizeof(float)) {}
+  ClipMemory(Backend& backend, const Floats& values)
+      : ClipMemory(backend, values.data(), values.size() * sizeof(float)) {}
 
   template <typename T>
   T* as() {
@@ -38,29 +38,31 @@ class Memory {
   std::unique_ptr<DeviceBuffer> buffer_;
 };
 
-Floats floats(std::int64_t elems, std::uint64_t seed) {
+Floats clip_floats(std::int64_t elems, std::uint64_t seed) {
   const HostTensor t = random_f32({elems}, seed);
   return {t.as<float>(), t.as<float>() + elems};
 }
 
-const std::vector<FlatRange> kRanges = {{.offset = 0, .elems = 1025},
-                                        {.offset = 1027, .elems = 3},
-                                        {.offset = 1031, .elems = 0},
-                                        {.offset = 1088, .elems = 8200},
-                                        {.offset = 9300, .elems = 1}};
-constexpr std::int64_t kElems = 9310;
+const std::vector<FlatRange> kValueRanges = {{.offset = 0, .elems = 1025},
+                                             {.offset = 1027, .elems = 3},
+                                             {.offset = 1031, .elems = 0},
+                                             {.offset = 1088, .elems = 8200},
+                                             {.offset = 9300, .elems = 1}};
+constexpr std::int64_t kValueElems = 9310;
 
 Floats clipped_by_value(Backend& backend, const StepOutcome* outcome) {
   constexpr float kLimit = 0.25f;
-  const Floats before = floats(kElems, 3);
-  Memory gradients(backend, before);
-  std::optional<Memory> on_device;
+  const Floats before = clip_floats(kValueElems, 3);
+  ClipMemory gradients(backend, before);
+  std::optional<ClipMemory> on_device;
   if (outcome) on_device.emplace(backend, outcome, sizeof *outcome);
-  backend.clip_values(
-      gradients.as<float>(), kLimit, kRanges, outcome ? on_device->as<StepOutcome>() : nullptr);
+  backend.clip_values(gradients.as<float>(),
+                      kLimit,
+                      kValueRanges,
+                      outcome ? on_device->as<StepOutcome>() : nullptr);
   const float limit = outcome ? float(double(kLimit) / double(outcome->grad_scale)) : kLimit;
   Floats expected = before;
-  for (const FlatRange& range : kRanges)
+  for (const FlatRange& range : kValueRanges)
     for (auto i = std::size_t(range.offset); i < std::size_t(range.offset + range.elems); ++i)
       if (!outcome || outcome->bad == 0) expected[i] = std::clamp(before[i], -limit, limit);
   EXPECT_EQ(gradients.values(), expected);
@@ -78,7 +80,7 @@ constexpr std::int64_t kUnitElems = 77770;
 
 /// Weights of which some units are zero, others nearly.
 Floats unit_weights() {
-  Floats weights = floats(kUnitElems, 5);
+  Floats weights = clip_floats(kUnitElems, 5);
   std::fill_n(weights.begin(), 27, 0.0f);
   for (std::size_t i = 27; i < 54; ++i) weights[i] *= 1e-6f;
   return weights;
@@ -86,7 +88,7 @@ Floats unit_weights() {
 
 /// Gradients of which every other unit is far below the limit.
 Floats unit_gradients() {
-  Floats gradients = floats(kUnitElems, 6);
+  Floats gradients = clip_floats(kUnitElems, 6);
   int units = 0;
   for (const UnitRange& range : kUnits)
     for (std::int64_t u = range.first; u < range.first + range.elems; ++u)
@@ -95,7 +97,7 @@ Floats unit_gradients() {
   return gradients;
 }
 
-double norm(const Floats& values, std::int64_t begin, std::int64_t elems) {
+double length_of(const Floats& values, std::int64_t begin, std::int64_t elems) {
   double sum = 0;
   for (auto i = std::size_t(begin); i < std::size_t(begin + elems); ++i)
     sum += double(values[i]) * double(values[i]);
@@ -110,8 +112,8 @@ void expect_units(const Floats& weights, const Floats& before, const Floats& aft
   for (const UnitRange& range : kUnits)
     for (std::int64_t u = range.first; u < range.first + range.elems; ++u) {
       const std::int64_t begin = range.offset + u * range.unit;
-      const double limit = double(kFactor) * std::max(norm(weights, begin, range.unit), 1e-3);
-      const double length = double(scale) * norm(before, begin, range.unit);
+      const double limit = double(kFactor) * std::max(length_of(weights, begin, range.unit), 1e-3);
+      const double length = double(scale) * length_of(before, begin, range.unit);
       const double factor = length > limit ? limit / length : 1;
       std::fill_n(factors.begin() + begin, range.unit, factor);
       ++(factor < 1 ? clipped : kept);
@@ -130,9 +132,9 @@ void expect_units(const Floats& weights, const Floats& before, const Floats& aft
 
 Floats clipped_by_unit(Backend& backend, const StepOutcome* outcome) {
   const Floats weights = unit_weights(), before = unit_gradients();
-  Memory on_device(backend, weights), gradients(backend, before);
+  ClipMemory on_device(backend, weights), gradients(backend, before);
   const StepOutcome good;
-  Memory stored(backend, outcome ? outcome : &good, sizeof good);
+  ClipMemory stored(backend, outcome ? outcome : &good, sizeof good);
   backend.clip_units({.gradients = gradients.as<float>(),
                       .weights = on_device.as<float>(),
                       .factor = kFactor,
@@ -149,7 +151,7 @@ Floats clipped_by_unit(Backend& backend, const StepOutcome* outcome) {
 /// The same units in two parts each, whose norms are given: as owners of a sharded optimizer have
 /// them, here one after the other. `expected`: of whole units.
 void expect_bits_of_parts(Backend& backend, const Floats& expected) {
-  Memory weights(backend, unit_weights()), gradients(backend, unit_gradients());
+  ClipMemory weights(backend, unit_weights()), gradients(backend, unit_gradients());
   std::vector<FlatRange> pieces;
   std::vector<std::int64_t> ends;
   std::vector<UnitRange> parts;
@@ -172,8 +174,8 @@ void expect_bits_of_parts(Backend& backend, const Floats& expected) {
       ends.push_back(std::ssize(pieces));
     }
   const std::vector<double> none(pieces.size(), -1);
-  Memory squares(backend, none.data(), none.size() * sizeof(double));
-  Memory norms(backend, none.data(), ends.size() * sizeof(double));
+  ClipMemory squares(backend, none.data(), none.size() * sizeof(double));
+  ClipMemory norms(backend, none.data(), ends.size() * sizeof(double));
   backend.reserve_norms(pieces);
   backend.start_squared_norms(gradients.as<float>(), pieces, squares.as<double>());
   backend.add_in_order(squares.as<double>(), ends, norms.as<double>());
