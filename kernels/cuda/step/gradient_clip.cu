@@ -64,6 +64,7 @@ constexpr int kTeams = kUnitThreads / kNormTeam;
 constexpr int kPieces = kTeams / 2;  // at once, of weights and of the gradient
 
 /// Squared norms of the elements [begin, end) of a tensor, in thread 0, as UnitClip has them.
+/// `gradients`: null where their norm is given: another block may be clipping a part of the unit.
 struct UnitNorms {
   double weights = 0, gradients = 0;
 };
@@ -81,8 +82,8 @@ __device__ inline UnitNorms unit_norms(const float* weights,
     const std::int64_t piece = first + done + team / 2;
     const std::int64_t low = piece * kNormBlock > begin ? piece * kNormBlock : begin;
     const std::int64_t high = (piece + 1) * kNormBlock < end ? (piece + 1) * kNormBlock : end;
-    const double sum =
-        squared_norm_of_block(values + low, high - low, 0, packed && low % kOwnNormLanes == 0);
+    const double sum = squared_norm_of_block(
+        values + low, values != nullptr ? high - low : 0, 0, packed && low % kOwnNormLanes == 0);
     if (threadIdx.x % kNormTeam == 0) partials[team] = sum;
     __syncthreads();
     for (int p = 0; threadIdx.x == 0 && p < kPieces && done + p < pieces; ++p) {
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(kUnitThreads)
   const std::int64_t begin = (range.first + place.tile) * range.unit;
   float* const gradients = clip.gradients + range.offset;
   const UnitNorms norms = unit_norms(clip.weights + range.offset,
-                                     gradients,
+                                     range.norm < 0 ? gradients : nullptr,
                                      begin,
                                      begin + range.unit,
                                      aligned && range.offset % kOwnNormLanes == 0,
