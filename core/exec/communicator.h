@@ -32,6 +32,23 @@ struct CommBlock {
   std::int64_t elems = 0;
 };
 
+/// What a rank has sent to others. `network`: to those on other hosts, as far as
+/// Communicator::ranks_per_node() and the library, where that sums, let one know.
+struct SentBytes {
+  std::uint64_t all = 0, network = 0;
+  SentBytes& operator+=(const SentBytes& other) {
+    all += other.all;
+    network += other.network;
+    return *this;
+  }
+  SentBytes operator+(const SentBytes& other) const {
+    return {all + other.all, network + other.network};
+  }
+  SentBytes operator-(const SentBytes& other) const {
+    return {all - other.all, network - other.network};
+  }
+};
+
 /// What kernels may ask of ranks that work together; see RunState::group. For them it is ordered in
 /// the order of their device's work: where that is captured as a graph the gather may be put off,
 /// so that no kernel looks at `recv` itself.
@@ -70,7 +87,8 @@ class Communicator : public KernelGroup {
   /// Prepares for `count` started collectives at once, so that starting them allocates nothing.
   virtual void reserve_requests(int /*count*/) {}
 
-  /// Sends send[to[r]] to each rank r, receives from each rank r into recv[from[r]].
+  /// Sends send[to[r]] to each rank r, receives from each rank r into recv[from[r]]. `send` may be
+  /// `recv`, on all ranks alike, where no block is both.
   virtual CommRequestPtr start_all_to_all(const float* send,
                                           std::span<const CommBlock> to,
                                           float* recv,

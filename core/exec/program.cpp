@@ -298,6 +298,17 @@ void Program::append_parts(bool tells_buckets, bool gathers_on_host, StepPlan& p
   }
 }
 
+StepPart Program::forward_part(NodeId first, NodeId end) const {
+  const std::vector<Step>& steps = current(forward_);
+  const auto from = [&](NodeId node) {
+    // Steps that fill dead memory have no node, and belong to what they follow.
+    const auto step = std::ranges::find_if(steps, [&](const Step& s) { return s.node >= node; });
+    LOCKSTEP_ASSERT(step == steps.end() || step->first_node >= node);
+    return int(step - steps.begin());
+  };
+  return {.work = StepWork::forward, .first = from(first), .end = from(end)};
+}
+
 bool Program::gathers(const Step& step) const {
   for (int node = step.first_node; node >= 0 && node <= step.node; ++node)
     if (graph_.nodes()[std::size_t(node)].op->kind() == OpKind::all_gather) return true;

@@ -93,6 +93,9 @@ class Program {
   /// backward kernels, after these. `gathers_on_host`: kernels that exchange data with
   /// RunState::group are parts of their own, and the host's.
   void append_parts(bool tells_buckets, bool gathers_on_host, StepPlan& plan) const;
+  /// Of a program without views, the forward kernels of nodes [first, end) as they run now, which
+  /// holds until a watcher begins or ends. No kernel that joins nodes may do others as well.
+  StepPart forward_part(NodeId first, NodeId end) const;
   /// Runs a part of forward or backward; all of a pass in order, with the same state. With
   /// `between`, which is a chance to poll communication for progress, that is called after each
   /// kernel.

@@ -152,15 +152,44 @@ void OptimizerStep::clip_gradients(const StepOutcome* outcome) {
   if (unit_clipping_) unit_clipping_->run(outcome);
 }
 
-void OptimizerStep::exchange_alone() {
-  gradient_norms_->start(gradients_, squares_->as<double>());
+void OptimizerStep::set_orthogonalization(Program& program, MatrixExchange* matrices) {
+  orthogonalization_ = &program;
+  matrices_ = matrices;
+  nodes_of_matrix_.clear();
+  // Each matrix has a path of its own.
+  const std::vector<Node>& nodes = program.graph().nodes();
+  for (NodeId first = 0, node = 0; node < NodeId(nodes.size()); ++node) {
+    const NodeId next = node + 1;
+    if (next < NodeId(nodes.size()) &&
+        nodes[std::size_t(next)].path == nodes[std::size_t(node)].path)
+      continue;
+    nodes_of_matrix_.emplace_back(first, next);
+    first = next;
+  }
+}
+
+void OptimizerStep::exchange_alone(MatrixExchange* matrices) {
+  if (owners_ != nullptr) gradient_norms_->start(gradients_, squares_->as<double>());
   if (unit_clipping_) unit_clipping_->exchange_norms();
   for (const UpdatePhase phase : phases_) {
     const bool is_norm =
         phase == UpdatePhase::weight_norms || phase == UpdatePhase::direction_norms;
     if (is_norm && tensor_norms_) tensor_norms_->start(gradients_, norms_->as<double>());
-    if (phase == UpdatePhase::orthogonalize) owners_->all_gather(gradients_);
+    if (phase != UpdatePhase::orthogonalize || matrices == nullptr) continue;
+    matrices->gather();
+    matrices->scatter();
   }
+}
+
+void OptimizerStep::orthogonalize() {
+  LOCKSTEP_ASSERT(orthogonalization_ != nullptr);
+  if (matrices_ == nullptr) return orthogonalization_->run_forward({});
+  matrices_->gather();
+  for (const int matrix : matrices_->own()) {
+    const auto [first, end] = nodes_of_matrix_.at(std::size_t(matrix));
+    orthogonalization_->run(orthogonalization_->forward_part(first, end), {});
+  }
+  matrices_->scatter();
 }
 
 void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
@@ -190,9 +219,7 @@ void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
     case UpdatePhase::direction_norms:
       return tensor_norms_ ? tensor_norms_->start(gradients_, direction_norms()) : void();
     case UpdatePhase::orthogonalize:
-      LOCKSTEP_ASSERT(orthogonalization_ != nullptr);
-      if (owners_ != nullptr) owners_->all_gather(gradients_);  // it wants whole matrices
-      return orthogonalization_->run_forward({});
+      return orthogonalize();
   }
 }
 

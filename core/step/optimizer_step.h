@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/exec/backend.h"
@@ -12,6 +13,7 @@
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
+#include "core/step/matrix_exchange.h"
 #include "core/step/owner_exchange.h"
 #include "core/step/parameter_rates.h"
 #include "core/step/tensor_norms.h"
@@ -49,7 +51,9 @@ class OptimizerStep {
 
   /// What runs in the phase `orthogonalize`: bound, and alive as long as this. To be called before
   /// the first update of an optimizer that has the phase.
-  void set_orthogonalization(Program& program) { orthogonalization_ = &program; }
+  /// `program`: of orthogonalization() of the same graph. `matrices`: null: every rank
+  /// orthogonalizes all of them.
+  void set_orthogonalization(Program& program, MatrixExchange* matrices);
 
   /// Backend::conclude_step() with the trained parameters' gradients as `sums.tensors`, in
   /// declaration order; the caller fills the other members but `gradients`.
@@ -65,8 +69,8 @@ class OptimizerStep {
   /// The counters that update `step` at rate `lr` reads from device memory.
   StepCounters counters(std::int64_t step, float lr) const;
   /// What conclude() and update() exchange among owners, without what they compute: on a DryBackend
-  /// for plans.
-  void exchange_alone();
+  /// for plans. `matrices`: as in set_orthogonalization().
+  void exchange_alone(MatrixExchange* matrices);
   /// After update(): value += momentum * (sum - weight * value), unless `outcome` is bad.
   void update_running_statistics(const StepOutcome* outcome);
 
@@ -87,6 +91,7 @@ class OptimizerStep {
 
   void clip_gradients(const StepOutcome* outcome);
   void run(UpdatePhase phase, OptimizerUpdate& update);
+  void orthogonalize();
   double* direction_norms();
   Backend& backend_;
   Optimizer optimizer_;
@@ -100,6 +105,8 @@ class OptimizerStep {
   std::optional<TensorNorms> tensor_norms_, gradient_norms_;  // of those that have norms; of all
   std::optional<UnitClipping> unit_clipping_;
   Program* orthogonalization_ = nullptr;
+  MatrixExchange* matrices_ = nullptr;
+  std::vector<std::pair<NodeId, NodeId>> nodes_of_matrix_;  // of orthogonalization_: first, end
   std::unique_ptr<DeviceBuffer> norms_;    // [2, tensor_norms_]: of weights, of directions; or null
   std::unique_ptr<DeviceBuffer> squares_;  // [trained], of gradients; null without owners
   std::vector<FlatRange> tensors_;         // trained, in declaration order, for the norm

@@ -40,15 +40,13 @@ class OwnerExchange {
   /// steps: overwrites gradients.
   void collect(const float* owned, float* host);
 
-  /// That this rank has sent since construction.
-  std::uint64_t bytes_sent() const { return bytes_sent_; }
-  /// Of those, to other hosts.
-  std::uint64_t network_bytes_sent() const {
+  /// What this rank has sent since construction.
+  SentBytes sent() const {
     const auto others = std::uint64_t(ranks_ - communicator_.ranks_per_node());
-    return bytes_sent_ * others / std::uint64_t(ranks_ - 1);
+    return {bytes_sent_, bytes_sent_ * others / std::uint64_t(ranks_ - 1)};
   }
-  /// What was asked for since it was `bytes` was not done.
-  void undo(std::uint64_t bytes) { bytes_sent_ = bytes; }
+  /// What was asked for since it was `sent` was not done.
+  void undo(const SentBytes& sent) { bytes_sent_ = sent.all; }
 
  private:
   Backend& backend_;

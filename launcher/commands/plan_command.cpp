@@ -22,6 +22,7 @@
 #include "launcher/settings/read_settings.h"
 #include "lockstep/schedule.h"
 #include "parallel/batch/batch_plan.h"
+#include "parallel/memory/sharding_choice.h"
 #include "parallel/session/device_choice.h"
 #include "parallel/session/rank_discovery.h"
 
@@ -173,11 +174,16 @@ std::string format_planned_data(const TrainFlags& flags, const data::Dataset& da
 }
 
 PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {
-  const PlanRequest request =
-      with_sizes(*device.backend,
-                 request_for(flags.train, open_placeholder(flags.train), ranks, !device.cuda));
-  PlanReport report{.flags = flags.train,
-                    .data = format_planned_data(flags.train, *request.data.train),
+  TrainFlags train = flags.train;
+  PlanRequest request =
+      with_sizes(*device.backend, request_for(train, open_placeholder(train), ranks, !device.cuda));
+  if (train.chooses_sharding) {
+    train.chooses_sharding = false;
+    train.options.sharding = request.options.sharding =
+        choose_sharding(*device.backend, request, {.bytes = UINT64_MAX}).sharding;
+  }
+  PlanReport report{.flags = train,
+                    .data = format_planned_data(train, *request.data.train),
                     .device = device.name,
                     .note = device.note,
                     .subject = {.on_host = !device.cuda, .complete = device.known},
@@ -194,7 +200,7 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
     for (const auto category : {MemoryCategory::workspace, MemoryCategory::packed_copies})
       report.plan.table[category].reset();
   report.rows = micro_batch_table(*device.backend, request);
-  const std::uint64_t limit = flags.train.options.memory_limit;
+  const std::uint64_t limit = train.options.memory_limit;
   if (limit > 0) find_what_fits(*device.backend, request, limit, report);
   if (flags.network) {
     ForecastRequest asked{.network = *flags.network,

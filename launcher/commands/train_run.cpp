@@ -9,6 +9,7 @@
 #include "core/nn/trace.h"
 #include "launcher/advice/out_of_memory.h"
 #include "launcher/commands/auto_micro_batch.h"
+#include "launcher/commands/auto_sharding.h"
 #include "launcher/gpu_monitor/gpu_watch.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/output/progress_context.h"
@@ -126,6 +127,11 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     micro_batch_note = resolve_micro_batch(job, request, room, flags);
     request.options = training_options(flags);
   }
+  std::string sharding_note;
+  if (flags.chooses_sharding) {
+    sharding_note = resolve_sharding(job, request, room, flags);
+    request.options = training_options(flags);
+  }
   TrainOptions& options = request.options;
   parts.memory.resolve(options);
   const MemoryPlan plan = parts.memory.require_headroom();
@@ -142,10 +148,11 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
 
   std::optional<RunOutput> output;
   if (folder) {
-    output.emplace(job,
-                   settings,
-                   *folder,
-                   RunStart{request.data, parts.parameters, plan, facts, micro_batch_note});
+    output.emplace(
+        job,
+        settings,
+        *folder,
+        RunStart{request.data, parts.parameters, plan, facts, micro_batch_note, sharding_note});
     output->observe(trainer);
   }
   TrainSummary summary;

@@ -195,6 +195,7 @@ void RunOutput::print_start() {
       "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));
   if (const std::string scaled = format_lr_scaling(options); !scaled.empty())
     console_.line("           " + scaled);
+  if (!start_.sharding_note.empty()) console_.line("           " + start_.sharding_note);
   for (const ParameterGroupUse& group : start_.plan.groups)
     console_.line(fmt::format("group      {}", printable(to_string(group))));
   console_.line(fmt::format("device     {}", job_.backend().device_class()));

@@ -29,6 +29,7 @@ struct RunStart {
   const MemoryPlan& plan;
   const ProgressContext& facts;
   const std::string& micro_batch_note;  ///< why this one was chosen; empty: it was given
+  const std::string& sharding_note;     ///< the same
 };
 
 /// What rank 0 shows and writes of a run: the console, the files of its folder, TensorBoard's. All

@@ -103,8 +103,8 @@ std::string step_text(const MemoryPlan& plan) {
                                      : format_bytes(double(plan.exchange_bytes_per_step)));
   if (!plan.hidden_matrices.empty())
     text += fmt::format(
-        "matrices   {} between hidden layers, of {} elements, are orthogonalized: {} on every "
-        "rank; AdamW updates the other {}\n",
+        "matrices   {} between hidden layers, of {} elements, are orthogonalized: {} on rank 0; "
+        "AdamW updates the other {}\n",
         plan.hidden_matrices.size(),
         format_count(double(plan.hidden_elems)),
         format_flops(plan.orthogonalizing_flops),
@@ -229,6 +229,7 @@ std::string to_json(const PlanReport& report, bool layers) {
             {"note", report.note},
             {"precision", name_of(options.precision)},
             {"recompute", name_of(options.recompute)},
+            {"shard", options.sharding == Sharding::none ? "none" : "optimizer"},
             {"global_batch", plan.batch.global_batch},
             {"micro_batch", plan.batch.micro_batch},
             {"ranks", plan.batch.ranks},

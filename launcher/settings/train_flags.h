@@ -31,6 +31,8 @@ struct TrainFlags {
   TrainOptions options;
   /// --micro-batch auto: options.micro_batch is a placeholder for what resolve_micro_batch() finds.
   bool measures_micro_batch = false;
+  /// --shard auto: options.sharding is a placeholder for what choose_sharding() finds.
+  bool chooses_sharding = false;
   WatchLimits watch;
   int ranks = 0;                ///< 0: auto
   bool ranks_from_run = false;  ///< a run's own file says so: a launcher may have started others

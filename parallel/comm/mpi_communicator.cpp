@@ -199,7 +199,8 @@ class MpiCommunicator final : public Communicator {
     ToAndFrom& c = request.counts;
     c.to.set(to);
     c.from.set(from);
-    if (exchange_ == MpiExchange::messages) {
+    // Open MPI's collective takes equal addresses for MPI_IN_PLACE, which ignores what is sent.
+    if (exchange_ == MpiExchange::messages || send == recv) {
       receive_blocks(request, recv, from);
       send_blocks(request, send, to);
       return owner;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/exec/roofline.h"
+#include "core/plan/matrix_deal.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/replica/compiled_programs.h"
 
@@ -50,9 +51,11 @@ PlannedWork plan_work(Backend& device, const PlanRequest& request, const DeviceP
   // Weights are read and written, gradients read, and so is each array of the state.
   const double passes = 3 + 2 * double(state_arrays(options.optimizer));
   planned.fixed_s = passes * double(programs.space().elems) * sizeof(float) / peaks.bytes;
-  if (const auto& program = programs.orthogonalization())
+  if (const auto& program = programs.orthogonalization()) {
+    const double share = std::ranges::max(dealt_work(graph, batch.ranks));  // as on one host
     for (const Node& node : program->graph().nodes())
-      planned.fixed_s += seconds_of(program->graph(), node, peaks);
+      planned.fixed_s += share * seconds_of(program->graph(), node, peaks);
+  }
   return planned;
 }
 

@@ -10,6 +10,7 @@
 #include "core/exec/dry_backend.h"
 #include "core/host/process_memory.h"
 #include "core/plan/hidden_matrices.h"
+#include "core/plan/matrix_deal.h"
 #include "core/step/dry_communicator.h"
 #include "lockstep/error.h"
 #include "lockstep/replica.h"
@@ -31,7 +32,9 @@ double flops_of(const Program& program) {
   return flops;
 }
 
-double flops_per_step(const CompiledPrograms& programs, const BatchPlan& batch) {
+double flops_per_step(const CompiledPrograms& programs,
+                      const BatchPlan& batch,
+                      bool deals_matrices) {
   const std::int64_t whole = batch.global_batch / batch.micro_batch;
   const std::int64_t rest = batch.global_batch % batch.micro_batch;
   double flops = 0;
@@ -40,13 +43,17 @@ double flops_per_step(const CompiledPrograms& programs, const BatchPlan& batch) 
     if (rest > 0 && sized.samples == rest) flops += flops_of(*sized.program);
   }
   if (programs.orthogonalization())
-    flops += double(batch.ranks) * flops_of(*programs.orthogonalization());
+    flops += (deals_matrices ? 1 : double(batch.ranks)) * flops_of(*programs.orthogonalization());
   return flops;
 }
 
-void count_hidden_matrices(const CompiledPrograms& programs, MemoryPlan& plan) {
+void count_hidden_matrices(const CompiledPrograms& programs,
+                           int rank,
+                           int members,
+                           MemoryPlan& plan) {
   if (!programs.orthogonalization()) return;
-  plan.orthogonalizing_flops = flops_of(*programs.orthogonalization());
+  plan.orthogonalizing_flops = flops_of(*programs.orthogonalization()) *
+                               dealt_work(programs.graph(), members)[std::size_t(rank)];
   for (const int matrix : hidden_matrices(programs.graph())) {
     const Parameter& parameter = programs.graph().parameters()[std::size_t(matrix)];
     plan.hidden_matrices.push_back(parameter.name);
@@ -65,11 +72,9 @@ std::uint64_t exchange_bytes(ReplicaParts& parts,
   for (std::size_t s = 0; s + 1 < schedule.work.size(); ++s) exchange.finish_shard();
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
-  if (parts.owners) {
-    parts.optimizer.exchange_alone();
-    parts.owners->all_gather(parameters);
-  }
-  return exchange.bytes_sent() + parts.owners_sent().all;
+  if (parts.update_exchanges()) parts.optimizer.exchange_alone(parts.matrices.get());
+  if (parts.owners) parts.owners->all_gather(parameters);
+  return exchange.bytes_sent() + parts.update_sent().both().all;
 }
 
 /// Of micro-batches, and of the order of samples.
@@ -308,7 +313,8 @@ MemoryPlan plan_memory_of(Backend& device,
                                                  std::size_t(options.ema.on()));
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), options, plan);
-  count_hidden_matrices(programs, plan);
+  count_hidden_matrices(
+      programs, parts.matrices ? rank : 0, parts.matrices ? batch.ranks : 1, plan);
   plan.steps = step_memory(programs.whole());
   plan.first_backward_step = std::size_t(programs.whole().plan().first_backward_node);
   plan.limited_bytes = plan.table.on_device();
@@ -318,7 +324,7 @@ MemoryPlan plan_memory_of(Backend& device,
                               MemoryCategory::weight_average})
     plan.fixed_bytes += *plan.table[category];
   plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
-  plan.flops_per_step = flops_per_step(programs, batch);
+  plan.flops_per_step = flops_per_step(programs, batch, parts.matrices != nullptr);
   plan.exchange_bytes_per_step =
       exchange_bytes(parts, batch, buffers.parameters->as<float>(), rank);
   return plan;

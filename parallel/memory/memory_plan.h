@@ -57,7 +57,7 @@ struct MemoryPlan {
   /// core/plan/hidden_matrices.h.
   std::vector<std::string> hidden_matrices;
   std::int64_t hidden_elems = 0;     ///< of these
-  double orthogonalizing_flops = 0;  ///< for them in a step, of one rank: every rank does all of it
+  double orthogonalizing_flops = 0;  ///< for them in a step, of this rank: Note [Dealt matrices]
   /// One entry an operator of the training program for a whole micro-batch, as they run.
   std::vector<StepMemory> steps;
   std::size_t first_backward_step = 0;  ///< among those; their number where there is none

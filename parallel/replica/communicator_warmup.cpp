@@ -179,6 +179,7 @@ void warm_up_collectives(RankContext& context,
     whole.cluster = batch.cluster;
     warm_up_exchange(parts.exchange, whole, context.rank());
     if (parts.owners) parts.owners->warm_up();
+    if (parts.matrices) parts.matrices->warm_up();
     if (group != nullptr) warm_up_group(context.backend(), *group);
   });
 }

@@ -116,7 +116,7 @@ std::optional<StepResult> Replica::evaluate(const Schedule& schedule,
 std::size_t Replica::activation_bytes() const { return state_->programs.arena_bytes(); }
 
 std::uint64_t Replica::bytes_sent() const {
-  return state_->parts.exchange.bytes_sent() + state_->parts.owners_sent().all;
+  return state_->parts.exchange.bytes_sent() + state_->parts.update_sent().both().all;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/exec/dry_backend.h"
+#include "core/optim/optimizer.h"
 #include "core/step/dry_communicator.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
@@ -18,6 +19,25 @@ std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const cha
     if (graph.parameters()[i].kind == ParameterKind::metric && graph.parameters()[i].name == name)
       return space.of(int(i)).offset;
   return -1;
+}
+
+/// Whether ranks orthogonalize for each other: Note [Dealt matrices].
+bool deals_matrices(const Communicator& communicator,
+                    const Ownership& ownership,
+                    const Optimizer& optimizer) {
+  return has_phase(optimizer, UpdatePhase::orthogonalize) &&
+         (ownership.divides() || communicator.ranks_per_node() > 1);
+}
+
+/// Null where the ranks' own will do.
+std::unique_ptr<Communicator> make_owner_communicator(Communicator& communicator,
+                                                      const Ownership& ownership,
+                                                      const Optimizer& optimizer) {
+  const int members = ownership.divides() ? communicator.size() : communicator.ranks_per_node();
+  const bool is_needed = ownership.divides() || deals_matrices(communicator, ownership, optimizer);
+  if (!is_needed || (communicator.in_stream_order() && members == communicator.size()))
+    return nullptr;
+  return communicator.split(communicator.rank() / members, communicator.rank());
 }
 
 }  // namespace
@@ -54,15 +74,20 @@ ReplicaParts::ReplicaParts(Backend& backend,
                            const BatchPlan& batch)
     : metrics(graph, space),
       ownership(space, communicator.rank()),
-      owner_communicator(ownership.divides() && !communicator.in_stream_order()
-                             ? communicator.split(0, communicator.rank())
-                             : nullptr),
+      owner_communicator(make_owner_communicator(communicator, ownership, options.optimizer)),
       owners(ownership.divides() ? std::make_unique<OwnerExchange>(
                                        backend,
                                        owner_communicator ? *owner_communicator : communicator,
                                        space,
                                        gradients)
                                  : nullptr),
+      matrices(deals_matrices(communicator, ownership, options.optimizer)
+                   ? std::make_unique<MatrixExchange>(
+                         owner_communicator ? *owner_communicator : communicator,
+                         graph,
+                         space,
+                         gradients)
+                   : nullptr),
       optimizer(backend,
                 graph,
                 space,
@@ -88,9 +113,13 @@ ReplicaParts::ReplicaParts(Backend& backend,
       counters(backend, kHeldMicroBatches),
       h2d_staging(backend, graph, kHeldMicroBatches) {}
 
-SentBytes ReplicaParts::owners_sent() const {
-  if (!owners) return {};
-  return {owners->bytes_sent(), owners->network_bytes_sent()};
+UpdateSent ReplicaParts::update_sent() const {
+  return {owners ? owners->sent() : SentBytes(), matrices ? matrices->sent() : SentBytes()};
+}
+
+void ReplicaParts::undo_update(const UpdateSent& sent) {
+  if (owners) owners->undo(sent.weights);
+  if (matrices) matrices->undo(sent.matrices);
 }
 
 std::uint64_t ReplicaParts::partial_sum_bytes() const {

@@ -9,6 +9,7 @@
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
 #include "core/step/h2d_staging.h"
+#include "core/step/matrix_exchange.h"
 #include "core/step/optimizer_step.h"
 #include "core/step/owner_exchange.h"
 #include "core/step/shard_norms.h"
@@ -32,6 +33,12 @@ struct MetricPlaces {
   MetricPlaces(const Graph& graph, const FlatSpace& space);
 };
 
+/// Bytes that the update's collectives have sent.
+struct UpdateSent {
+  SentBytes weights = {}, matrices = {};
+  SentBytes both() const { return weights + matrices; }
+};
+
 /// What a replica reserves memory for in addition to its programs. Constructed on a device to
 /// train, and on a DryBackend and a DryCommunicator to compute sizes.
 struct ReplicaParts {
@@ -40,8 +47,10 @@ struct ReplicaParts {
 
   MetricPlaces metrics;
   Ownership ownership;
-  std::unique_ptr<Communicator> owner_communicator;  ///< null: collectives are in stream order
-  std::unique_ptr<OwnerExchange> owners;             ///< null: the optimizer is not sharded
+  /// Of owners, or of those who share matrices out; null: the ranks' own, in stream order.
+  std::unique_ptr<Communicator> owner_communicator;
+  std::unique_ptr<OwnerExchange> owners;     ///< null: the optimizer is not sharded
+  std::unique_ptr<MatrixExchange> matrices;  ///< null: no rank orthogonalizes for another
   OptimizerStep optimizer;
   WeightAverage average;
   GradientExchange exchange;
@@ -64,8 +73,12 @@ struct ReplicaParts {
                const TrainOptions& options,
                const BatchPlan& batch);
 
-  /// That owners have told each other.
-  SentBytes owners_sent() const;
+  /// Whether the update has collectives.
+  bool update_exchanges() const { return owners || matrices; }
+  /// What it has sent to others.
+  UpdateSent update_sent() const;
+  /// What was asked for since it had sent that was not done.
+  void undo_update(const UpdateSent& sent);
   std::uint64_t partial_sum_bytes() const;
   /// Buffers of both exchanges, of micro-batches that are copied to the device, of step results and
   /// norms that are copied to the host, and of the norms that the optimizer wants.

@@ -102,7 +102,7 @@ ReplicaState::ReplicaState(RankContext& rank_context,
   parts.exchange.set_position(&context.position());
   parts.evaluation_exchange.set_position(&context.position());
   if (programs.orthogonalization() != nullptr)
-    parts.optimizer.set_orthogonalization(*programs.orthogonalization());
+    parts.optimizer.set_orthogonalization(*programs.orthogonalization(), parts.matrices.get());
   initialise_parameters();
   if (probes_.ranges) declare_ranges();
   if (options.profile) declare_profile();

@@ -110,7 +110,7 @@ class ReplicaState {
     bool agree(bool captured) override { return replica.agree(*this, captured); }
     void undo() override {
       replica.parts.exchange.undo_capture(place, sent);
-      if (replica.parts.owners) replica.parts.owners->undo(owners_sent.all);
+      replica.parts.undo_update(update_sent);
       replica.programs.packed().invalidate();
     }
 
@@ -130,7 +130,7 @@ class ReplicaState {
     /// State at its begin: of the exchange, and StepTimes::moving_exchanges.
     ShardPlace place = {};
     SentBytes sent = {};
-    SentBytes owners_sent = {};
+    UpdateSent update_sent = {};
     double moving = 0;
     double forward = 0;  ///< seconds of forward, where that ran eagerly
   };

@@ -182,7 +182,7 @@ const StepPlan& ReplicaState::plan(const Segment& segment) {
     part.ends_phase = i + 1 == plan_.size() || !timed_together(part.work, plan_[i + 1].work);
     if (part.work == StepWork::start_bucket || part.work == StepWork::sum_shard ||
         part.work == StepWork::finish_buckets ||
-        (part.work == StepWork::update && parts.owners != nullptr))
+        (part.work == StepWork::update && parts.update_exchanges()))
       part.on_host = by_host;
   }
   return plan_;
@@ -193,7 +193,7 @@ void ReplicaState::run_segment(Segment& segment) {
   if (!captures_now()) return run_eagerly(segment);
   segment.place = parts.exchange.place();
   segment.sent = parts.exchange.sent();
-  segment.owners_sent = parts.owners_sent();
+  segment.update_sent = parts.update_sent();
   context.position().enter(segment.program != nullptr ? Phase::forward : Phase::exchange);
   const double exposed = parts.exchange.exposed_seconds();
   switch (graphs_.run(graph_key(segment), segment)) {
@@ -203,7 +203,8 @@ void ReplicaState::run_segment(Segment& segment) {
       times_.backward += timer_.lap();
       if (segment.ends_step)
         bytes_sent_[segment.schedule->samples] =
-            parts.exchange.sent() - segment.sent + (parts.owners_sent() - segment.owners_sent);
+            parts.exchange.sent() - segment.sent +
+            (parts.update_sent().both() - segment.update_sent.both());
       break;
     case StepWay::replayed:
       account_replay(segment);

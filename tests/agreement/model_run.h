@@ -67,7 +67,7 @@ class Model {
                                               packed_.rounded(),
                                               ownership_,
                                               nullptr);
-    if (orthogonalization_) update_->set_orthogonalization(*orthogonalization_);
+    if (orthogonalization_) update_->set_orthogonalization(*orthogonalization_, nullptr);
     initialise();
   }
 

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include "core/plan/orthogonalize.h"
-#include "lockstep/zoo.h"
 #include "tests/core/trace_helpers.h"
 
 namespace lockstep {
@@ -18,20 +17,6 @@ std::vector<std::string> names_in(const Graph& graph) {
   for (const int matrix : hidden_matrices(graph))
     names.push_back(graph.parameters()[std::size_t(matrix)].name);
   return names;
-}
-
-Graph trace_gpt(bool tied_head) {
-  data::SampleSpec spec;
-  spec.input = spec.target = {Shape{8}, DType::i32};
-  spec.classes = 11;
-  BuilderSettings settings;
-  settings.micro_batch = 2;
-  nn::ModelSpec model{.name = "gpt", .outputs = 11};
-  model.layers = model.heads = 1;
-  model.width = 16;
-  model.context = 8;
-  model.tied_head = tied_head;
-  return trace(nn::make_model(model), softmax_cross_entropy, spec, settings);
 }
 
 TEST(HiddenMatrices, AreWeightsOfAllLayersButTheLast) {

@@ -92,6 +92,21 @@ class AutoBatch(KeptChoices, Auto):
 class AutoBatchRanks(KeptChoices, Auto):
     ranks = 2
 
+    def test_the_least_sharding_that_fits_has_the_same_bits(self):
+        flags = ("--optimizer=adamw", "--micro-batch=4", "--steps=2")
+        plan = json.loads(self.run_command([self.program, "plan", "--ranks=2", "--json", *FLAGS,
+                                            *flags]).stdout)
+        self.run_flags(*flags, "--shard=auto", "--out=roomy")
+        below = plan["limited_bytes"] - 1
+        result = self.run_flags(*flags, "--shard=auto", f"--memory-limit={below}", "--out=tight")
+        self.assertIn("shard auto: optimizer", result.stdout)
+        for out, sharding in (("roomy", "none"), ("tight", "optimizer")):
+            self.assertRegex((self.folder / out / "config.toml").read_text(),
+                             rf'(?m)^shard = "{sharding}"$')
+        self.assertLessEqual(self.summary("tight")["planned_bytes"], below)
+        self.assertEqual(self.summary("tight")["weights_sha256"],
+                         self.summary("roomy")["weights_sha256"])
+
 
 if __name__ == "__main__":
     main()

@@ -175,6 +175,20 @@ TEST(EqualBits, OptimizersOfATransformersMatrices) {
   }
 }
 
+// Hosts of two ranks, which share a host's matrices out.
+TEST(EqualBits, MatricesDealtWithinHosts) {
+  if (testing::mpi_world().size() % 2 != 0) GTEST_SKIP() << "no pairs of ranks";
+  testing::SmallRun run = testing::small_gpt();
+  run.options.optimizer = Muon{.lr = 0.01f};
+  SelfCommunicator self;
+  testing::Traffic traffic;
+  testing::ClaimedHosts claimed(testing::mpi_world(), 2, traffic);
+  const std::string alone = testing::train(run, self).weights_sha256;
+  EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone);
+  run.options.sharding = Sharding::optimizer;
+  EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone);
+}
+
 TEST(EqualBits, NesterovWithLoaderThreads) {
   TrainOptions options = base_options();
   options.optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f, .nesterov = true};

@@ -3,6 +3,15 @@
 #include "lockstep/error.h"
 
 namespace lockstep {
+namespace {
+
+void set_sharding(TrainFlags& flags, const std::string& text) {
+  one_of("--shard", {"none", "optimizer", "auto"})(text);
+  flags.chooses_sharding = text == "auto";
+  flags.options.sharding = text == "optimizer" ? Sharding::optimizer : Sharding::none;
+}
+
+}  // namespace
 
 void add_engine_settings(std::vector<Setting>& table) {
   SettingRows rows(table, "Engine");
@@ -61,14 +70,19 @@ void add_engine_settings(std::vector<Setting>& table) {
       LOCKSTEP_AT(options.reduction),
       Words<Reduction>{{"reproducible", Reduction::reproducible}, {"fast", Reduction::fast}},
       "gradient all-reduce: the same bits on any number of ranks, or the library's order");
-  rows.choice("shard",
-              LOCKSTEP_AT(options.sharding),
-              Words<Sharding>{{"none", Sharding::none}, {"optimizer", Sharding::optimizer}},
+  rows.custom("shard",
+              "none|optimizer|auto",
               "what ranks divide among themselves: nothing, or the optimizer's state and the "
-              "average of the weights (ZeRO-1); the same bits")
+              "average of the weights (ZeRO-1); auto: the least that fits memory and "
+              "--memory-limit; the same bits",
+              set_sharding,
+              [](const TrainFlags& flags) -> std::optional<std::string> {
+                if (flags.chooses_sharding) return "auto";
+                return flags.options.sharding == Sharding::none ? "none" : "optimizer";
+              })
       .when({"reduction",
              [](const TrainFlags& flags, std::string_view text) {
-               return text == "none" || flags.options.reduction == Reduction::reproducible;
+               return text != "optimizer" || flags.options.reduction == Reduction::reproducible;
              },
              "it needs --reduction reproducible"});
   rows.choice("overlap",
