@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/exec/gradient_clip.h"
 #include "core/exec/kernel.h"
 #include "core/exec/optimizer_update.h"
 #include "core/plan/norm_block.h"
@@ -322,6 +323,15 @@ class Backend {
   virtual void reserve_norms(std::span<const FlatRange> /*tensors*/) {}
   /// See StepSums. `outcome` in device memory. Does not wait.
   virtual void conclude_step(const StepSums& sums, StepOutcome* outcome) = 0;
+  /// Each element of `gradients` in these ranges to [-limit, limit] / grad_scale of `outcome`, in
+  /// device memory (null: 1): what an update then multiplies by it is in [-limit, limit], as
+  /// PyTorch's clip_grad_value_() has it. Nothing where it is bad. Does not wait.
+  virtual void clip_values(float* gradients,
+                           float limit,
+                           std::span<const FlatRange> ranges,
+                           const StepOutcome* outcome) = 0;
+  /// See UnitClip. Nothing where its outcome is bad. Does not wait.
+  virtual void clip_units(const UnitClip& clip, std::span<const UnitRange> ranges) = 0;
   /// result[i], on the host: the sum modulo 2^64 over the elements of ranges[i] of
   /// mix(bits of the element, its offset), so that every order of adding gives the same; see
   /// core/exec/replica_hash.h.

@@ -32,6 +32,8 @@ class DryBackend : public Backend {
   void gather(const double*, const std::int32_t*, std::int64_t, double*) override {}
   void add_in_order(const double*, std::span<const std::int64_t>, double*) override {}
   void conclude_step(const StepSums&, StepOutcome*) override {}
+  void clip_values(float*, float, std::span<const FlatRange>, const StepOutcome*) override {}
+  void clip_units(const UnitClip&, std::span<const UnitRange>) override {}
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override {}
   void update_average(const AverageUpdate&) override {}
   void swap(float*, float*, std::int64_t) override {}

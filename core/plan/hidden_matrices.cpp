@@ -17,8 +17,8 @@ bool multiplies(const Node& node) {
   return node.op->kind() == OpKind::linear || node.op->kind() == OpKind::conv2d;
 }
 
-/// Whether each parameter is the weight of a head: of a layer that no other layer with a matrix
-/// follows. That the order of independent nodes may change does not matter.
+/// Whether each parameter is one of a head: of a layer that no other layer with a matrix follows.
+/// That the order of independent nodes may change does not matter.
 std::vector<bool> heads(const Graph& training) {
   std::vector<bool> head(training.parameters().size(), false);
   std::vector<bool> leads_on(training.values().size(), false);  // to a layer with a matrix
@@ -28,10 +28,10 @@ std::vector<bool> heads(const Graph& training) {
     if (node.phase != NodePhase::forward) continue;
     const bool leads = std::ranges::any_of(
         node.outputs, [&](ValueId output) { return leads_on[std::size_t(output)]; });
-    if (multiplies(node) && !leads) {
-      const ValueInfo& weight = training.value(node.inputs[kWeight]);
-      if (weight.role == ValueRole::parameter) head[std::size_t(weight.index)] = true;
-    }
+    if (multiplies(node) && !leads)
+      for (const ValueId input : node.inputs)
+        if (const ValueInfo& value = training.value(input); value.role == ValueRole::parameter)
+          head[std::size_t(value.index)] = true;
     if (!leads && !multiplies(node)) continue;
     for (const ValueId input : node.inputs) leads_on[std::size_t(input)] = true;
   }
@@ -61,6 +61,14 @@ std::vector<int> hidden_matrices(const Graph& training) {
       matrices.push_back(i);
   }
   return matrices;
+}
+
+std::vector<int> head_parameters(const Graph& training) {
+  const std::vector<bool> head = heads(training);
+  std::vector<int> parameters;
+  for (int i = 0; i < int(head.size()); ++i)
+    if (head[std::size_t(i)]) parameters.push_back(i);
+  return parameters;
 }
 
 Shape as_matrix(const Shape& parameter) {

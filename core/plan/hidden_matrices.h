@@ -14,6 +14,10 @@ namespace lockstep {
 /// is one of them.
 std::vector<int> hidden_matrices(const Graph& training);
 
+/// Weights and biases of heads: of fully connected layers and convolutions that no other such layer
+/// follows. In declaration order; with an embedding's table where it is tied to a head.
+std::vector<int> head_parameters(const Graph& training);
+
 /// Rows of such a parameter: its outputs, stored first. All other extents are its columns, for a
 /// convolution kernel_h * kernel_w * in / groups.
 Shape as_matrix(const Shape& parameter);

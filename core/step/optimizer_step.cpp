@@ -44,6 +44,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              const FlatSpace& space,
                              const Optimizer& optimizer,
                              const ParameterRules& rules,
+                             const ClipRules& clip,
                              float* parameters,
                              float* gradients,
                              std::uint16_t* rounded,
@@ -54,6 +55,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
       parameters_(parameters),
       gradients_(gradients),
       rounded_(rounded),
+      clip_value_(clip.value),
       phases_(update_phases(optimizer)),
       owners_(owners) {
   validate(optimizer_);
@@ -96,6 +98,9 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              parameter.momentum});
   }
   gradient_norms_.emplace(backend, tensors_, owners_);
+  if (clip.agc > 0)
+    unit_clipping_.emplace(
+        backend, graph, space, clip.agc, parameters, gradients, ownership, owners_);
   if (owners_ != nullptr)
     squares_ = backend.allocate(tensors_.size() * sizeof(double), "norms of gradients");
   const int arrays = lockstep::state_arrays(optimizer_);
@@ -124,6 +129,7 @@ void OptimizerStep::update(std::int64_t step,
                            float lr,
                            const StepOutcome* outcome,
                            const StepCounters* counters) {
+  clip_gradients(outcome);
   OptimizerUpdate update{.optimizer = optimizer_,
                          .params = parameters_,
                          .grads = gradients_,
@@ -137,6 +143,13 @@ void OptimizerStep::update(std::int64_t step,
     update.direction_norms = direction_norms();
   }
   for (const UpdatePhase phase : phases_) run(phase, update);
+}
+
+void OptimizerStep::clip_gradients(const StepOutcome* outcome) {
+  if (clip_value_ > 0)
+    for (const Part& part : parts_)
+      backend_.clip_values(gradients_, clip_value_, part.all, outcome);
+  if (unit_clipping_) unit_clipping_->run(outcome);
 }
 
 void OptimizerStep::set_orthogonalization(Program& program, MatrixExchange* matrices) {
@@ -157,6 +170,7 @@ void OptimizerStep::set_orthogonalization(Program& program, MatrixExchange* matr
 
 void OptimizerStep::exchange_alone(MatrixExchange* matrices) {
   if (owners_ != nullptr) gradient_norms_->start(gradients_, squares_->as<double>());
+  if (unit_clipping_) unit_clipping_->exchange_norms();
   for (const UpdatePhase phase : phases_) {
     const bool is_norm =
         phase == UpdatePhase::weight_norms || phase == UpdatePhase::direction_norms;
@@ -217,6 +231,7 @@ std::size_t OptimizerStep::norm_bytes() const {
   std::size_t sum = gradient_norms_->bytes();
   if (tensor_norms_) sum += norms_->bytes() + tensor_norms_->bytes();
   if (squares_) sum += squares_->bytes();
+  if (unit_clipping_) sum += unit_clipping_->bytes();
   return sum;
 }
 

@@ -17,9 +17,16 @@
 #include "core/step/owner_exchange.h"
 #include "core/step/parameter_rates.h"
 #include "core/step/tensor_norms.h"
+#include "core/step/unit_clipping.h"
 #include "lockstep/optimizer.h"
 
 namespace lockstep {
+
+/// Clipping of single gradients; 0: none. That of the global norm is StepSums::clip_norm.
+struct ClipRules {
+  float value = 0;  ///< Backend::clip_values()
+  float agc = 0;    ///< UnitClip::factor
+};
 
 /// Applies exchanged gradients to the flat parameters: clipping, the optimizer's update, phase by
 /// phase (Note [Phases of an update]), and the running statistics. Holds the optimizer's state
@@ -29,12 +36,13 @@ class OptimizerStep {
  public:
   /// `rounded`: the bf16 weight copy that updates write as well; null: none. `owners`: null: the
   /// optimizer is not sharded. They must outlive it, as `ownership` and the flat arrays.
-  /// Throws what parameter_rates() does, and OutOfMemory.
+  /// Throws what parameter_rates() and UnitClipping() do, and OutOfMemory.
   OptimizerStep(Backend& backend,
                 const Graph& graph,
                 const FlatSpace& space,
                 const Optimizer& optimizer,
                 const ParameterRules& rules,
+                const ClipRules& clip,
                 float* parameters,
                 float* gradients,
                 std::uint16_t* rounded,
@@ -51,9 +59,9 @@ class OptimizerStep {
   /// declaration order; the caller fills the other members but `gradients`.
   void conclude(StepSums sums, StepOutcome* outcome);
 
-  /// Update `step` (from 0) of the trained parameters. Gradients may hold the optimizer's
-  /// directions afterwards. `outcome`, in device memory, scales or skips the update; null: neither.
-  /// `counters`: see OptimizerUpdate.
+  /// Update `step` (from 0) of the trained parameters. Gradients are clipped, and may hold the
+  /// optimizer's directions afterwards. `outcome`, in device memory, scales or skips the update;
+  /// null: neither. `counters`: see OptimizerUpdate.
   void update(std::int64_t step,
               float lr,
               const StepOutcome* outcome,
@@ -67,7 +75,7 @@ class OptimizerStep {
   void update_running_statistics(const StepOutcome* outcome);
 
   std::size_t state_bytes() const;
-  /// Of the norms of tensors.
+  /// Of the norms of tensors and units.
   std::size_t norm_bytes() const;
   /// The optimizer's arrays, named by state_names().
   std::vector<FlatArray> state_arrays();
@@ -81,6 +89,7 @@ class OptimizerStep {
     std::vector<FlatRange> others = {};   // without them
   };
 
+  void clip_gradients(const StepOutcome* outcome);
   void run(UpdatePhase phase, OptimizerUpdate& update);
   void orthogonalize();
   double* direction_norms();
@@ -89,10 +98,12 @@ class OptimizerStep {
   float* parameters_;
   float* gradients_;
   std::uint16_t* rounded_;
+  float clip_value_;
   std::vector<UpdatePhase> phases_;
   OwnerExchange* owners_;
   std::vector<Part> parts_;
   std::optional<TensorNorms> tensor_norms_, gradient_norms_;  // of those that have norms; of all
+  std::optional<UnitClipping> unit_clipping_;
   Program* orthogonalization_ = nullptr;
   MatrixExchange* matrices_ = nullptr;
   std::vector<std::pair<NodeId, NodeId>> nodes_of_matrix_;  // of orthogonalization_: first, end

@@ -16,6 +16,7 @@
 #include "lockstep/job.h"
 #include "lockstep/load_request.h"
 #include "lockstep/loader.h"
+#include "lockstep/lr_scaling.h"
 #include "lockstep/lr_schedule.h"
 #include "lockstep/model_spec.h"
 #include "lockstep/optimizer.h"

@@ -11,6 +11,7 @@
 #include "lockstep/augment.h"
 #include "lockstep/builder.h"
 #include "lockstep/ema.h"
+#include "lockstep/lr_scaling.h"
 #include "lockstep/lr_schedule.h"
 #include "lockstep/optimizer.h"
 #include "lockstep/parameter_group.h"
@@ -93,7 +94,15 @@ struct TrainOptions {
   // optimizer
   Optimizer optimizer = Sgd{};
   LrSchedule lr_schedule = {};
-  float clip_norm = 0;                      ///< 0: no clipping
+  LrScaling lr_scaling = {};  ///< of all rates, by the global batch
+  // Clipping of gradients, before the update; 0: none, and one of the three at most.
+  float clip_norm = 0;   ///< the global norm to this (Pascanu et al. 2013, algorithm 1)
+  float clip_value = 0;  ///< each element to [-clip_value, clip_value]
+  /// Adaptive gradient clipping: the gradient of each unit, a row of a matrix, a filter or a
+  /// vector, to this factor of max(norm of its weights, 0.001). The last layer is not clipped
+  /// (Brock et al. 2021, "High-Performance Large-Scale Image Recognition Without Normalization",
+  /// equation 3).
+  float clip_agc = 0;
   std::vector<std::string> no_decay = {};   ///< regular expressions searched in parameter names, in
                                             ///< addition to biases and norms
   bool decay_all = false;                   ///< biases and norms decay as well

@@ -202,6 +202,30 @@ class CpuBackend final : public Backend {
     }
     *outcome = outcome_of(sums, std::sqrt(squares));
   }
+  void clip_values(float* gradients,
+                   float limit,
+                   std::span<const FlatRange> ranges,
+                   const StepOutcome* outcome) override {
+    if (outcome && outcome->bad) return;
+    const float unscaled = unscaled_limit(limit, outcome ? outcome->grad_scale : 1.0f);
+    for (const FlatRange& range : ranges)
+      clip_values_(gradients + range.offset, unscaled, range.elems);
+  }
+  void clip_units(const UnitClip& clip, std::span<const UnitRange> ranges) override {
+    if (clip.outcome && clip.outcome->bad) return;
+    const double scale = double(clip.outcome ? clip.outcome->grad_scale : 1.0f);
+    for (const UnitRange& range : ranges)
+      for (std::int64_t unit = range.first; unit < range.first + range.elems; ++unit) {
+        const std::int64_t begin = unit * range.unit;
+        float* const gradients = clip.gradients + range.offset;
+        const double weight = unit_norm(clip.weights + range.offset, begin, range.unit);
+        const double gradient = range.norm < 0 ? unit_norm(gradients, begin, range.unit)
+                                               : std::sqrt(clip.norms[range.norm]);
+        const float factor = unit_factor(weight, scale * gradient, clip.factor);
+        float* const own = gradients + begin + range.own;
+        if (factor < 1.0f) scale_(own, own, factor, range.norm < 0 ? range.unit : range.own_elems);
+      }
+  }
   void hash(const float* values,
             std::span<const FlatRange> ranges,
             std::uint64_t* result) override {
@@ -224,8 +248,21 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  /// See UnitClip; of the elements from `begin` on of the tensor `values`.
+  double unit_norm(const float* values, std::int64_t begin, std::int64_t elems) const {
+    double sum = 0;
+    for (std::int64_t i = begin, end = begin + elems; i < end;) {
+      const std::int64_t next = std::min(end, (i / kNormBlock + 1) * kNormBlock);
+      sum += squared_norm_(values + i, next - i, kNormBlock);
+      i = next;
+    }
+    return std::sqrt(sum);
+  }
+
   decltype(&cpu::baseline::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
   decltype(&cpu::baseline::squared_norm) squared_norm_ = LOCKSTEP_CHOOSE(squared_norm);
+  decltype(&cpu::baseline::scale<float>) scale_ = LOCKSTEP_CHOOSE(scale<float>);
+  decltype(&cpu::baseline::clip_values) clip_values_ = LOCKSTEP_CHOOSE(clip_values);
   decltype(&cpu::baseline::hash) hash_ = LOCKSTEP_CHOOSE(hash);
   decltype(&cpu::baseline::update_statistic) update_statistic_ = LOCKSTEP_CHOOSE(update_statistic);
 };

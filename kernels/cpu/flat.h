@@ -19,4 +19,7 @@ LOCKSTEP_LOOP(void,
               update_statistic,
               (float* value, const float* sum, float weight, float momentum, std::int64_t elems));
 
+/// Each value to [-limit, limit]; NaN stays.
+LOCKSTEP_LOOP(void, clip_values, (float* values, float limit, std::int64_t elems));
+
 }  // namespace lockstep::cpu

@@ -332,6 +332,15 @@ class CudaBackend final : public Backend {
     start_squared_norms(sums.gradients, sums.tensors, norms_->as<double>());
     cuda::conclude_step(*in_use_, sums, norms_->as<double>(), outcome);
   }
+  void clip_values(float* gradients,
+                   float limit,
+                   std::span<const FlatRange> ranges,
+                   const StepOutcome* outcome) override {
+    cuda::clip_values(*in_use_, gradients, limit, ranges, outcome);
+  }
+  void clip_units(const UnitClip& clip, std::span<const UnitRange> ranges) override {
+    cuda::clip_units(*in_use_, clip, ranges);
+  }
   void hash(const float* values,
             std::span<const FlatRange> ranges,
             std::uint64_t* result) override {

@@ -22,6 +22,7 @@
 #include "launcher/processes/shell_text.h"
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/flag_values.h"
+#include "launcher/settings/lr_scaling_format.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/toml_reader.h"
 #include "lockstep/error.h"
@@ -81,6 +82,7 @@ HyperParameters hyper_parameters(const TrainFlags& flags) {
                                            "epochs",
                                            "steps",
                                            "lr",
+                                           "lr-reference-batch",
                                            "min-lr",
                                            "warmup-steps",
                                            "momentum",
@@ -88,6 +90,8 @@ HyperParameters hyper_parameters(const TrainFlags& flags) {
                                            "label-smoothing",
                                            "dropout",
                                            "clip-norm",
+                                           "clip-value",
+                                           "clip-agc",
                                            "seed"};
   const std::vector<TomlEntry> entries = read_toml(to_toml(flags), "config.toml");
   HyperParameters result;
@@ -198,6 +202,8 @@ void RunOutput::print_start() {
     console_.line("           " + format_balanced_ranks(options, start_.plan.batch));
   console_.line(fmt::format(
       "optimizer  {}, {}", to_string(options.optimizer), format_schedule(options.lr_schedule)));
+  if (const std::string scaled = format_lr_scaling(options); !scaled.empty())
+    console_.line("           " + scaled);
   if (!start_.sharding_note.empty()) console_.line("           " + start_.sharding_note);
   for (const ParameterGroupUse& group : start_.plan.groups)
     console_.line(fmt::format("group      {}", printable(to_string(group))));

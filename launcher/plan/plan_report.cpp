@@ -10,6 +10,7 @@
 #include "core/base/printable.h"
 #include "launcher/advice/balance_format.h"
 #include "launcher/plan/plan_request.h"
+#include "launcher/settings/lr_scaling_format.h"
 #include "parallel/batch/batch_plan.h"
 
 namespace lockstep {
@@ -44,6 +45,8 @@ std::string head(const PlanReport& report) {
                   flags.placeholder ? " (no --data: placeholder of the model's own shape)" : "");
   text += fmt::format("batch      {}\n", plan.batch.to_string());
   text += fmt::format("optimizer  {}\n", to_string(flags.options.optimizer));
+  if (const std::string scaled = format_lr_scaling(flags.options); !scaled.empty())
+    text += fmt::format("           {}\n", scaled);
   for (const ParameterGroupUse& group : plan.groups)
     text += fmt::format("group      {}\n", printable(to_string(group)));
   text += fmt::format("engine     --precision {} --recompute {}{}\n",

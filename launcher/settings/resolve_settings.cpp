@@ -86,6 +86,12 @@ void resolve_length(const GivenSettings& given, TrainOptions& options) {
   if (lengths.empty()) options.epochs = 1;
 }
 
+/// What is given takes the place of the clipping that the model's recipe has.
+void resolve_clipping(const GivenSettings& given, TrainOptions& options) {
+  if (!given.has("clip-norm") && (options.clip_value > 0 || options.clip_agc > 0))
+    options.clip_norm = 0;
+}
+
 void resolve_checkpoints(TrainFlags& flags) {
   CheckpointOptions& checkpoint = flags.options.checkpoint;
   if (flags.options.on_spike == OnSpike::rollback && checkpoint.every_steps == 0)
@@ -113,12 +119,14 @@ void resolve_settings(const GivenSettings& given, TrainFlags& flags) {
   resolve_gpt(given, flags);
   resolve_batch(flags);
   resolve_length(given, options);
+  resolve_clipping(given, options);
   validate(options.optimizer);
   // "auto" of another schedule is too short for one-cycle.
   LrSchedule& schedule = options.lr_schedule;
   if (schedule.kind == LrSchedule::Kind::one_cycle && schedule.warmup_ratio > 0)
     schedule.warmup_ratio = kOneCycleWarmup;
   validate(options.lr_schedule, learning_rate(options.optimizer));
+  validate(options.lr_scaling, learning_rate(options.optimizer), options.global_batch);
   LOCKSTEP_CHECK(options.recompute != Recompute::automatic || options.memory_limit > 0,
                  ConfigError,
                  "--recompute auto needs a --memory-limit to fit, as in --memory-limit 16GiB");

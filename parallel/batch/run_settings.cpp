@@ -66,6 +66,10 @@ Fingerprint run_settings(const TrainOptions& options,
     settings.emplace_back("group", fmt::format("{}", fmt::join(texts, "; ")));
   }
   if (options.ema.on()) settings.emplace_back("ema", to_string(options.ema));
+  if (options.clip_value > 0)
+    settings.emplace_back("clip-value", fmt::format("{}", options.clip_value));
+  if (options.clip_agc > 0) settings.emplace_back("clip-agc", fmt::format("{}", options.clip_agc));
+  if (options.lr_scaling.on()) settings.emplace_back("lr-scaling", to_string(options.lr_scaling));
   if (options.layer_decay != 1)
     settings.emplace_back("layer-decay", fmt::format("{}", options.layer_decay));
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());

@@ -2,6 +2,7 @@
 #include "lockstep/train_options.h"
 
 #include <cmath>
+#include <utility>
 
 #include "core/base/check.h"
 
@@ -25,17 +26,38 @@ void check_length(const TrainOptions& o) {
                  kMaxLength);
 }
 
+void check_clipping(const TrainOptions& o) {
+  const std::pair<const char*, float> settings[] = {
+      {"clip_norm", o.clip_norm}, {"clip_value", o.clip_value}, {"clip_agc", o.clip_agc}};
+  const std::pair<const char*, float>* first = nullptr;
+  for (const auto& setting : settings) {
+    const auto& [name, value] = setting;
+    LOCKSTEP_CHECK(std::isfinite(value) && value >= 0.0f,
+                   ConfigError,
+                   "`{}` must be finite and not negative, got {}",
+                   name,
+                   value);
+    if (value == 0) continue;
+    LOCKSTEP_CHECK(first == nullptr,
+                   ConfigError,
+                   "`{}` {} cannot be combined with `{}` {}: give one of them",
+                   name,
+                   value,
+                   first->first,
+                   first->second);
+    first = &setting;
+  }
+}
+
 }  // namespace
 
 void validate(const TrainOptions& o) {
   check_length(o);
   validate(o.optimizer);
   validate(o.lr_schedule, learning_rate(o.optimizer));
+  validate(o.lr_scaling, learning_rate(o.optimizer), o.global_batch);
   validate(o.ema);
-  LOCKSTEP_CHECK(std::isfinite(o.clip_norm) && o.clip_norm >= 0.0f,
-                 ConfigError,
-                 "`clip_norm` must be finite and not negative, got {}",
-                 o.clip_norm);
+  check_clipping(o);
   LOCKSTEP_CHECK(o.sharding == Sharding::none || o.reduction == Reduction::reproducible,
                  ConfigError,
                  "`shard` optimizer: needs `reduction` reproducible, which sums gradients at the "

@@ -152,7 +152,9 @@ void TrainingRun::train_one_step() {
       (p_.options.log_every > 0 && (step + 1) % p_.options.log_every == 0) || step + 1 == p_.steps;
   if (logs)
     p_.replica.time_next_step();  // on every rank: no rank replays a step that others ask for
-  const float lr = lr_at(p_.schedule, learning_rate(p_.options.optimizer), step);
+  const float lr = scaled_lr(p_.options.lr_scaling,
+                             p_.options.global_batch,
+                             lr_at(p_.schedule, learning_rate(p_.options.optimizer), step));
   take(p_.replica.train_step(feed_.schedule(step), *loader_, step, lr));
   if (logs || noise_watch_.due()) {
     take(p_.replica.finish_steps());

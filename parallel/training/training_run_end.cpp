@@ -136,11 +136,12 @@ void TrainingRun::tell_noise_scale() {
   const NoiseScale& scale = noise_watch_.scale();
   summary_.noise_scale = scale.samples();
   if (scale.samples())
-    summary_.format_noise_scale =
-        format_noise_scale(*scale.samples(),
-                           p_.options.global_batch,
-                           learning_rate(p_.options.optimizer),
-                           is_adaptive(p_.options.optimizer) ? std::sqrt(2.0) : 2.0);
+    summary_.format_noise_scale = format_noise_scale(
+        *scale.samples(),
+        p_.options.global_batch,
+        scaled_lr(
+            p_.options.lr_scaling, p_.options.global_batch, learning_rate(p_.options.optimizer)),
+        is_adaptive(p_.options.optimizer) ? std::sqrt(2.0) : 2.0);
   else if (p_.options.noise_scale_every == 0)
     summary_.format_noise_scale = name_parameters("not measured: `noise_scale_every` 0");
   else if (p_.replica.batch().shards < 2)

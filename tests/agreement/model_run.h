@@ -33,7 +33,7 @@ struct ModelCase {
 /// The model's programs for one micro-batch, with memory that nothing shares.
 class Model {
  public:
-  Model(const ModelCase& test_case, const Optimizer& optimizer)
+  Model(const ModelCase& test_case, const Optimizer& optimizer, const ClipRules& clip = {})
       : case_(test_case),
         backend_(testing::make_test_backend()),
         space_(lay_out(trace(Mode::training), 1 << 20)),
@@ -61,6 +61,7 @@ class Model {
                                               space_,
                                               optimizer,
                                               ParameterRules(),
+                                              clip,
                                               parameters_->as<float>(),
                                               gradients_->as<float>(),
                                               packed_.rounded(),

@@ -39,6 +39,24 @@ TEST(HiddenMatrices, LeaveOutTablesAndWhatIsTiedToThem) {
   EXPECT_EQ(names_in(trace_gpt(false)), block);
 }
 
+std::vector<std::string> head_names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const int i : head_parameters(graph))
+    names.push_back(graph.parameters()[std::size_t(i)].name);
+  return names;
+}
+
+TEST(HeadParameters, AreThoseOfTheLastLayer) {
+  const auto mlp = nn::make_model({.name = "mlp", .outputs = 3, .hidden = {16}});
+  const Graph graph = trace_classifier(mlp, {4}, 3, 2);
+  const std::vector<std::string> head = head_names(graph);
+  ASSERT_EQ(head.size(), 2u);
+  EXPECT_EQ(graph.parameters()[std::size_t(head_parameters(graph)[0])].shape, (Shape{3, 16}));
+  EXPECT_EQ(graph.parameters()[std::size_t(head_parameters(graph)[1])].shape, (Shape{3}));
+  EXPECT_THAT(head_names(trace_gpt(true)), ElementsAre("transformer.wte.weight"));
+  EXPECT_THAT(head_names(trace_gpt(false)), ElementsAre("lm_head.weight"));
+}
+
 TEST(HiddenMatrices, LeaveOutWhatIsFrozen) {
   const auto mlp = nn::make_model({.name = "mlp", .outputs = 3, .hidden = {16}});
   Graph graph = trace_classifier(mlp, {4}, 3, 2);

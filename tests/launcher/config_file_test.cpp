@@ -3,6 +3,7 @@
 #include "launcher/settings/config_file.h"
 
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,6 +44,21 @@ TEST(ConfigFile, AnOldConfigurationKeepsItsMeaning) {
   EXPECT_EQ(to_string(options.lr_schedule), to_string(LrSchedule{}));
   EXPECT_EQ(options.lr_schedule.warmup_ratio, 0);
   EXPECT_EQ(options.clip_norm, 0);
+}
+
+TEST(ConfigFile, TypedClippingWinsOverAnyOfTheFile) {
+  constexpr const char* kFlags[] = {"clip-norm", "clip-value", "clip-agc"};
+  for (const char* saved : kFlags)
+    for (const char* typed : kFlags) {
+      const TomlFile file(to_toml(parse_train_flags({fmt::format("--{}=0.25", saved)})));
+      const TrainOptions options =
+          parse_train_flags({"--config", file.path(), fmt::format("--{}=0.5", typed)}).options;
+      const float values[] = {options.clip_norm, options.clip_value, options.clip_agc};
+      for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(values[i], std::string_view(typed) == kFlags[i] ? 0.5f : 0.0f) << saved << typed;
+      EXPECT_EQ(to_toml(parse_train_flags({"--config", file.path()})),
+                to_toml(parse_train_flags({fmt::format("--{}=0.25", saved)})));
+    }
 }
 
 TEST(ConfigFile, ConfigurationFile) {
@@ -161,6 +177,8 @@ TEST(ConfigFile, WrittenConfigurationRepeatsTheRun) {
        "--checkpoint-every=100",
        "--label-smoothing=0.1"},
       {"--loss=huber", "--huber-delta=0.25"},
+      {"--clip-value=0.5", "--lr-reference-batch=64", "--lr-scaling=sqrt"},
+      {"--model=gpt", "--data=text:x", "--clip-agc=0.01"},
       {"--loss=bce"}};
   for (const Arguments& arguments : runs) {
     const std::string text = to_toml(parse_train_flags(arguments));

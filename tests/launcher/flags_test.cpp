@@ -59,6 +59,53 @@ TEST(Flags, EachModelHasItsRecipe) {
             to_string(Sgd{}) + ", " + cosine + " clip=0");
 }
 
+const Arguments kGpt{"--model=gpt", "--data=text:x"};
+
+TEST(Flags, OneWayOfClippingTakesThePlaceOfTheRecipes) {
+  const auto clipping = [](Arguments arguments) {
+    arguments.insert(arguments.begin(), kGpt.begin(), kGpt.end());
+    const TrainOptions options = parse_train_flags(arguments).options;
+    return fmt::format("{} {} {}", options.clip_norm, options.clip_value, options.clip_agc);
+  };
+  EXPECT_EQ(clipping({}), "1 0 0");
+  EXPECT_EQ(clipping({"--clip-value=0.5"}), "0 0.5 0");
+  EXPECT_EQ(clipping({"--clip-grad-value=0.5"}), "0 0.5 0");
+  EXPECT_EQ(clipping({"--clip-value=0.5", "--clip-value=0.25"}), "0 0.25 0");  // the last counts
+  EXPECT_EQ(clipping({"--clip-agc=0.01"}), "0 0 0.01");
+  EXPECT_EQ(clipping({"--clip-value=0", "--clip-agc=0"}), "1 0 0");
+  EXPECT_EQ(clipping({"--clip-norm=0", "--clip-value=0", "--clip-agc=0.01"}), "0 0 0.01");
+}
+
+TEST(Flags, TwoWaysOfClippingAreRefused) {
+  EXPECT_THAT(flag_error({"--clip-norm=1", "--clip-value=0.5"}),
+              AllOf(HasSubstr("--clip-norm cannot be combined with --clip-value 0.5"),
+                    HasSubstr("give one of")));
+  EXPECT_THAT(flag_error({"--clip-norm=1", "--clip-agc=0.01"}),
+              HasSubstr("--clip-norm cannot be combined with --clip-agc 0.01"));
+  EXPECT_THAT(flag_error({"--clip-agc=0.01", "--clip-value=0.5"}),
+              HasSubstr("--clip-agc cannot be combined with --clip-value 0.5"));
+  for (const char* flag : {"--clip-value", "--clip-agc"})
+    for (const char* value : {"-1", "nan", "inf", "1e300", "x"})
+      EXPECT_THAT(flag_error({fmt::format("{}={}", flag, value)}),
+                  HasSubstr(fmt::format("{} is '{}'", flag, value)));
+}
+
+TEST(Flags, ScalingOfRatesNeedsABatchToScaleFrom) {
+  EXPECT_FALSE(parse_train_flags({}).options.lr_scaling.on());
+  const LrScaling linear = parse_train_flags({"--lr-reference-batch=64"}).options.lr_scaling;
+  EXPECT_EQ(to_string(linear), "linear reference_batch=64");
+  const Arguments by_root{"--lr-base-size=64", "--lr-base-scale=sqrt"};
+  EXPECT_EQ(to_string(parse_train_flags(by_root).options.lr_scaling), "sqrt reference_batch=64");
+  EXPECT_THAT(flag_error({"--lr-scaling=sqrt"}),
+              HasSubstr("--lr-scaling needs --lr-reference-batch"));
+  EXPECT_THAT(flag_error({"--lr-reference-batch=64", "--lr-scaling=cubic"}),
+              HasSubstr("--lr-scaling is 'cubic'"));
+  for (const char* value : {"0", "-8", "1.5", "nan"})
+    EXPECT_THAT(flag_error({fmt::format("--lr-reference-batch={}", value)}),
+                HasSubstr(fmt::format("--lr-reference-batch is '{}'", value)));
+  EXPECT_THAT(flag_error({"--lr-reference-batch=1", "--lr=3e38"}), HasSubstr("is not finite"));
+}
+
 TEST(Flags, BothFormsOfAFlag) {
   const TrainFlags flags = parse_train_flags({"--model=mlp",
                                               "--hidden=10,20",

@@ -107,6 +107,26 @@ class Plan(ProgramTest):
         self.expect_error(self.plan("--classes=7", "--data=glyphs"), 2, "--classes")
         self.expect_error(self.plan("--classes=7", "--model=gpt"), 2, "--vocabulary")
 
+    def test_scaled_rates_are_those_of_the_run(self):
+        flags = ("--model=mlp", "--global-batch=128", "--lr=0.1", "--lr-reference-batch=32")
+        line = "lr 0.4 = 0.1 x 4, linear: global batch 128 / reference batch 32"
+        self.assertIn(line, self.plan(*flags).stdout)
+        self.assertNotIn("reference batch", self.plan(*flags[:-1]).stdout)
+        train = [self.program, "train", "--ranks=1", "--data=glyphs", "--steps=2", "--log-every=1"]
+        result = self.run_command([*train, "--out=run", *flags])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(line, self.log_of("run"))
+        metrics = (self.folder / "run/metrics.jsonl").read_text().splitlines()
+        rates = [json.loads(text)["lr"] for text in metrics if "lr" in json.loads(text)]
+        self.assertAlmostEqual(rates[-1], 0.4, places=6)
+        # A resumed run reads --lr, not the scaled one; another reference is another setting.
+        resume = [*train[:3], "--steps=4", "--log-every=1", "--resume=run", "--out=run"]
+        self.expect_error(self.run_command([*resume, "--lr-reference-batch=64"]), 2,
+                          "--lr-reference-batch 32 then, 64 now")
+        result = self.run_command(resume)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(line, self.log_of("run"))
+
     def test_a_gpu_that_is_not_here(self):
         resnet = ("--model=resnet18", "--device=cuda")
         result = self.plan(*resnet, "--json")

@@ -37,7 +37,7 @@ std::vector<Arguments> arguments_of_runs() {
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
           {"--lr-schedule=multi-step", "--milestones=3"},
           {"--lr-schedule=polynomial", "--ema=0.5", "--optimizer=rmsprop"},
-          {"--optimizer=lars"}};
+          {"--optimizer=lars", "--lr-reference-batch=64"}};
 }
 
 std::vector<TrainFlags> kinds_of_runs() {

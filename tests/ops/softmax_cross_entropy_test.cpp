@@ -229,7 +229,7 @@ TEST(SoftmaxCrossEntropy, AClassCanBeIgnored) {
 }
 
 /// Units in the last place of an fp32 value.
-double ulp(double value) {
+double spacing_at(double value) {
   const int exponent = std::max(std::ilogb(value), -126);
   return std::ldexp(1.0, exponent - 23);
 }
@@ -246,7 +246,7 @@ double worst_ulp(Loop loop, Exact exact, float begin, float end) {
     for (int i = 0; i < n; ++i) {
       const double want = exact(double(x[i]));
       if (want == 0 || want < 0x1p-126) continue;
-      worst = std::max(worst, std::abs(double(y[i]) - want) / ulp(want));
+      worst = std::max(worst, std::abs(double(y[i]) - want) / spacing_at(want));
     }
   }
   return worst;

@@ -195,6 +195,19 @@ TEST(TrainOptions, ValidateNamesTheSetting) {
   options.clip_norm = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THAT(message(options), HasSubstr("`clip_norm`"));
   options.clip_norm = 0;
+  options.clip_value = -1;
+  EXPECT_THAT(message(options), HasSubstr("`clip_value` must be finite and not negative, got -1"));
+  options.clip_value = 0;
+  options.clip_agc = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(message(options), HasSubstr("`clip_agc`"));
+  options.clip_agc = 0.01f;
+  EXPECT_EQ(message(options), "accepted");
+  options.clip_norm = 1;
+  EXPECT_THAT(message(options), HasSubstr("`clip_agc` 0.01 cannot be combined with `clip_norm` 1"));
+  options.clip_norm = 0;
+  options.lr_scaling.reference_batch = -1;
+  EXPECT_THAT(message(options), HasSubstr("`lr_reference_batch`"));
+  options.lr_scaling.reference_batch = 0;
   options.bucket_mb = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(message(options), HasSubstr("`bucket_mb`"));
 }

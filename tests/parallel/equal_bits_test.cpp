@@ -118,6 +118,42 @@ TEST(EqualBits, AdamwWithClipping) {
   expect_equal_bits(options);
 }
 
+TEST(EqualBits, ClippedByValueAndByUnit) {
+  SelfCommunicator self;
+  TrainOptions options = base_options();
+  const std::string unclipped = train(self, options).weights_sha256;
+  std::string last = unclipped;
+  for (float TrainOptions::*clip : {&TrainOptions::clip_value, &TrainOptions::clip_agc}) {
+    options = base_options();
+    options.*clip = 0.01f;
+    const std::string alone = train(self, options).weights_sha256;
+    EXPECT_NE(alone, unclipped);
+    EXPECT_NE(alone, last);
+    EXPECT_EQ(train(testing::mpi_world(), options).weights_sha256, alone);
+    options.bucket_mb = 1;
+    EXPECT_EQ(train(self, options).weights_sha256, alone);
+    last = alone;
+  }
+}
+
+// A power of two, so that the scaled rate is exact.
+TEST(EqualBits, ScaledRatesAreRatesOfThatSize) {
+  SelfCommunicator self;
+  TrainOptions options = base_options();
+  options.lr_schedule.kind = LrSchedule::Kind::cosine;
+  options.optimizer = Sgd{.lr = 0.02f};
+  options.lr_schedule.min_lr = 0.004f;
+  const std::string expected = train(self, options).weights_sha256;
+  options.optimizer = Sgd{.lr = 0.04f};
+  options.lr_schedule.min_lr = 0.008f;
+  options.lr_scaling.reference_batch = 2 * options.global_batch;
+  EXPECT_EQ(train(testing::mpi_world(), options).weights_sha256, expected);
+  options.lr_scaling.reference_batch = 4 * options.global_batch;
+  EXPECT_NE(train(self, options).weights_sha256, expected);
+  options.lr_scaling.rule = LrScaling::Rule::sqrt;
+  EXPECT_EQ(train(self, options).weights_sha256, expected);
+}
+
 // Those of whole tensors as well, wherever buckets end.
 TEST(EqualBits, EveryOptimizer) {
   SelfCommunicator self;

@@ -94,6 +94,15 @@ TEST(GraphReplay, EqualBitsWithFewerShardsAndClippedAdamw) {
   expect_equal_bits(run, alone);
 }
 
+TEST(GraphReplay, EqualBitsOfClippedElementsAndUnits) {
+  for (float TrainOptions::*clip : {&TrainOptions::clip_value, &TrainOptions::clip_agc}) {
+    testing::SmallRun run = small_run();
+    run.options.*clip = 0.01f;
+    SelfCommunicator alone;
+    expect_equal_bits(run, alone);
+  }
+}
+
 TEST(GraphReplay, EqualBitsOfOptimizersOfWholeTensors) {
   for (const Optimizer& optimizer : {Optimizer(Lars{}), Optimizer(Lamb{}), Optimizer(Muon{})}) {
     testing::SmallRun run = small_run();

@@ -117,6 +117,13 @@ SmallRun gpt_sharded() {
   run.options.sharding = Sharding::optimizer;
   return run;
 }
+/// With units of several owners.
+SmallRun mlp_clipped() {
+  SmallRun run = mlp();
+  run.options.sharding = Sharding::optimizer;
+  run.options.clip_agc = 0.01f;
+  return run;
+}
 SmallRun resnet_averaged() {
   SmallRun run = testing::small_resnet();
   run.options.ema = {.decay = 0.9f};
@@ -283,6 +290,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &resnet_averaged,
                                            &resnet_sharded,
                                            &gpt_sharded,
+                                           &mlp_clipped,
                                            &mlp_muon));
 
 TEST(MemoryPlan, TableHasPowersOfTwo) {

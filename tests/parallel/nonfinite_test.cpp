@@ -182,10 +182,11 @@ TEST(NonFinite, HealthyNetsAreLeftAlone) {
     }
 }
 
-void expect_no_trace(const ModelFunction& model) {
+void expect_no_trace(const ModelFunction& model,
+                     float TrainOptions::*clip = &TrainOptions::clip_norm) {
   TrainOptions options = small_options();
   options.steps = 7;
-  options.clip_norm = 0.5f;
+  options.*clip = 0.5f;
   options.on_nonfinite = OnNonfinite::skip;
   constexpr std::int64_t kBad = 17;
   const auto poison = [](std::uint64_t epoch, std::int64_t i, float* features) {
@@ -228,6 +229,10 @@ void expect_no_trace(const ModelFunction& model) {
 }
 
 TEST(Skip, LeavesNoTrace) { expect_no_trace(small_net); }
+TEST(Skip, LeavesNoTraceWhereGradientsAreClipped) {
+  expect_no_trace(small_net, &TrainOptions::clip_value);
+  expect_no_trace(small_net, &TrainOptions::clip_agc);
+}
 
 /// Running statistics are in the weights that are compared.
 TEST(Skip, LeavesNoTraceInBatchNorms) {

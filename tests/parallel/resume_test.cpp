@@ -234,6 +234,33 @@ TEST(Resume, OtherSettingsAreRefusedUnlessAllowed) {
   EXPECT_THROW(train_on(ranks, other), DataError) << "parameters of another model";
 }
 
+// Keys of settings that are off are not in checkpoints, so that those of earlier versions resume.
+TEST(Resume, ClippingAndScaledRatesAreCompared) {
+  const SharedFolder folder;
+  SmallRun run = resnet();
+  run.options.checkpoint = {.folder = folder / "checkpoints", .every_steps = 5};
+  train_on(1, run);
+  run.options.checkpoint.resume = "auto";
+  const auto refusal = [&](const auto& change) -> std::string {
+    SmallRun other = run;
+    other.options.steps = 8;
+    other.options.clip_norm = 0;
+    change(other.options);
+    std::string text;
+    try {
+      train_on(testing::mpi_world().size(), other);
+    } catch (const ConfigError& error) {
+      text = error.what();
+    }
+    testing::mpi_world().barrier();
+    return text;
+  };
+  EXPECT_THAT(refusal([](TrainOptions& o) { o.clip_value = 0.5f; }), HasSubstr("clip-value"));
+  EXPECT_THAT(refusal([](TrainOptions& o) { o.clip_agc = 0.5f; }), HasSubstr("clip-agc"));
+  EXPECT_THAT(refusal([](TrainOptions& o) { o.lr_scaling.reference_batch = 64; }),
+              HasSubstr("lr-scaling"));
+}
+
 // As a checkpoint of a version that embedded no column.
 TEST(Resume, AColumnThatWasOneHotStaysSoOrIsRefusedByName) {
   const SharedFolder folder;

@@ -51,12 +51,15 @@ struct Case {
   float ema = 0;
   Precision precision = Precision::fp32;
   std::vector<std::string> freeze = {};
+  float clip_value = 0, clip_agc = 0;
 };
 
 SmallRun run_of(const Case& c) {
   SmallRun run = c.run();
   run.options.optimizer = c.optimizer;
   run.options.clip_norm = c.clip_norm;
+  run.options.clip_value = c.clip_value;
+  run.options.clip_agc = c.clip_agc;
   if (c.ema > 0) run.options.ema = {.decay = c.ema};
   run.options.precision = c.precision;
   run.options.freeze = c.freeze;
@@ -71,13 +74,19 @@ std::string digest_of_one_rank(SmallRun run) {
   return world().rank() == 0 ? testing::train(run, self).weights_sha256 : std::string();
 }
 
-bool divides(const SmallRun& run) {
+/// What `look` says of the parts of a replica.
+template <typename Look>
+auto of_parts(const SmallRun& run, Look look) {
   testing::DeviceContext context(world());
   const auto loss = [](Builder& nn, Value logits, Value labels) {
     return nn.softmax_cross_entropy(logits, labels, 0.0f, {});
   };
   const Replica replica(context, run.model, loss, run.data.train->spec(), run.options, {});
-  return ReplicaState::of(replica).parts.owners != nullptr;
+  return look(ReplicaState::of(replica).parts);
+}
+
+bool divides(const SmallRun& run) {
+  return of_parts(run, [](const ReplicaParts& parts) { return parts.owners != nullptr; });
 }
 
 class ShardedOptimizer : public ::testing::TestWithParam<Case> {};
@@ -99,7 +108,17 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"muon", &mlp, Muon{}, 0.5f},
                       Case{"bf16", &mlp, AdamW{}, 1.0f, 0.0f, Precision::bf16},
                       Case{"frozen", &mlp, AdamW{}, 0.0f, 0.9f, Precision::fp32, {"0"}},
-                      Case{"tied", &gpt, AdamW{}, 1.0f}),
+                      Case{"tied", &gpt, AdamW{}, 1.0f},
+                      Case{.name = "value",
+                           .run = &mlp,
+                           .optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f},
+                           .clip_value = 0.001f},
+                      Case{.name = "agc",
+                           .run = &mlp,
+                           .optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f},
+                           .clip_agc = 0.01f},
+                      Case{
+                          .name = "agc_lamb", .run = &gpt, .optimizer = Lamb{}, .clip_agc = 0.01f}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(ShardedOptimizerOf, BatchNormHasTheBitsOfOneRankWithout) {
@@ -110,6 +129,21 @@ TEST(ShardedOptimizerOf, BatchNormHasTheBitsOfOneRankWithout) {
   const std::string alone = digest_of_one_rank(run);
   const std::string sharded = testing::train(run, world()).weights_sha256;
   EXPECT_EQ(world().rank() == 0 ? sharded : alone, alone);
+}
+
+// Rows of 784 and 300 elements end elsewhere than chunks do.
+TEST(ShardedOptimizerOf, ClipsUnitsOfSeveralOwners) {
+  SmallRun run = run_of({.name = "", .run = &mlp, .optimizer = Sgd{.lr = 0.05f}});
+  run.options.sharding = Sharding::optimizer;
+  const auto norm_bytes = [&] {
+    return of_parts(run, [](const ReplicaParts& parts) { return parts.optimizer.norm_bytes(); });
+  };
+  const std::size_t without = norm_bytes();
+  const std::string unclipped = digest_of_one_rank(run);
+  run.options.clip_agc = 0.01f;
+  EXPECT_GT(norm_bytes(), without) << "no unit is in parts";
+  const std::string alone = digest_of_one_rank(run);
+  EXPECT_TRUE(world().rank() != 0 || alone != unclipped);
 }
 
 /// A run of `steps` steps that goes on from the folder's checkpoint where there is one.

@@ -102,6 +102,15 @@ class LateBackend final : public Backend {
   void conclude_step(const StepSums& sums, StepOutcome* outcome) override {
     inner_->conclude_step(sums, outcome);
   }
+  void clip_values(float* gradients,
+                   float limit,
+                   std::span<const FlatRange> ranges,
+                   const StepOutcome* outcome) override {
+    inner_->clip_values(gradients, limit, ranges, outcome);
+  }
+  void clip_units(const UnitClip& clip, std::span<const UnitRange> ranges) override {
+    inner_->clip_units(clip, ranges);
+  }
   void hash(const float* values,
             std::span<const FlatRange> ranges,
             std::uint64_t* result) override {

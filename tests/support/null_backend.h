@@ -68,6 +68,10 @@ class NullBackend : public Backend {
     no("add_in_order");
   }
   void conclude_step(const StepSums&, StepOutcome*) override { no("conclude_step"); }
+  void clip_values(float*, float, std::span<const FlatRange>, const StepOutcome*) override {
+    no("clip_values");
+  }
+  void clip_units(const UnitClip&, std::span<const UnitRange>) override { no("clip_units"); }
   void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
   void update_average(const AverageUpdate&) override { no("update_average"); }
   void swap(float*, float*, std::int64_t) override { no("swap"); }

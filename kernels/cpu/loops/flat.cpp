@@ -14,4 +14,11 @@ void update_statistic(
   });
 }
 
+void clip_values(float* values, float limit, std::int64_t elems) {
+  const Vec high = broadcast(limit), low = broadcast(-limit);
+  for_each_vec(elems, [=](std::int64_t i, auto lanes) {
+    store(values + i, max(low, min(high, load(values + i, lanes))), lanes);
+  });
+}
+
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

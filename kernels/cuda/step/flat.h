@@ -44,6 +44,12 @@ void conclude_step(const Device& device,
                    const StepSums& sums,
                    const double* norms,
                    StepOutcome* outcome);
+void clip_values(const Device& device,
+                 float* gradients,
+                 float limit,
+                 std::span<const FlatRange> ranges,
+                 const StepOutcome* outcome);
+void clip_units(const Device& device, const UnitClip& clip, std::span<const UnitRange> ranges);
 /// result[i], in host memory: the hash of ranges[i]. `tiles`: room for hash_tiles(ranges) values in
 /// device memory; `host_tiles`: for as many in host memory. Waits for the stream.
 void hash(const Device& device,

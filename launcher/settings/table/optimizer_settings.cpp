@@ -273,6 +273,25 @@ void add_weight_decay(SettingRows rows) {
       .yields(either);
 }
 
+void add_lr_scaling(SettingRows rows) {
+  rows.whole(
+          "lr-reference-batch",
+          LOCKSTEP_AT(options.lr_scaling.reference_batch),
+          1,
+          "global batch that --lr is meant for: another one scales all rates, --min-lr and those "
+          "of groups too")
+      .shown_as("the run's");
+  rows.choice("lr-scaling",
+              LOCKSTEP_AT(options.lr_scaling.rule),
+              Words<LrScaling::Rule>(std::begin(kLrScalingRules), std::end(kLrScalingRules)),
+              "by global batch / --lr-reference-batch, or by its square root")
+      .when(
+          {"lr-reference-batch",
+           [](const TrainFlags& flags, std::string_view) { return flags.options.lr_scaling.on(); },
+           "set --lr-reference-batch, as in --lr-reference-batch 256"})
+      .shown_as("linear");
+}
+
 void add_ema(SettingRows rows) {
   const Applies with_ema{
       "ema",
@@ -335,13 +354,10 @@ void add_optimizer_settings(std::vector<Setting>& table) {
   const std::size_t schedule = table.size();
   add_schedule(rows);
   for (std::size_t i = schedule; i < table.size(); ++i) table[i].belongs_to("lr-schedule");
+  const std::size_t scaling = table.size();
+  add_lr_scaling(rows);
+  for (std::size_t i = scaling; i < table.size(); ++i) table[i].belongs_to("lr-scaling");
   add_weight_decay(rows);
-  rows.real("clip-norm",
-            LOCKSTEP_AT(options.clip_norm),
-            0,
-            kMaxReal,
-            "gradient clipping: maximum global norm; 0: no clipping")
-      .shown_as(kByModel);
   const std::size_t ema = table.size();
   add_ema(rows);
   for (std::size_t i = ema; i < table.size(); ++i) table[i].belongs_to("ema");

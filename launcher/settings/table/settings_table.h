@@ -10,7 +10,8 @@ void add_model_settings(std::vector<Setting>& table);
 void add_data_settings(std::vector<Setting>& table);
 void add_batch_settings(std::vector<Setting>& table);
 void add_optimizer_settings(std::vector<Setting>& table);
-/// Of single parameters; under the optimizer's heading.
+/// Of gradients; under the optimizer's heading, as those of single parameters.
+void add_clipping_settings(std::vector<Setting>& table);
 void add_parameter_group_settings(std::vector<Setting>& table);
 void add_engine_settings(std::vector<Setting>& table);
 /// Faults and output.
