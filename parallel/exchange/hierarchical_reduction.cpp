@@ -36,6 +36,21 @@ std::vector<TreeNode> nodes_of_host(const PresentLeaves& present,
   return nodes;
 }
 
+int count_host_nodes(const PresentLeaves& present, std::span<const ShardRange> owners) {
+  // Mostly a single run, found without memory of its own: many schedules are looked at.
+  ShardRange run;
+  for (const ShardRange& range : owners) {
+    if (range.empty()) continue;
+    if (!run.empty() && (range.first < run.last || present.count(run.last, range.first) > 0)) {
+      int count = 0;
+      for (const ShardRange& part : joined(present, owners)) count += local_nodes(present, part);
+      return count;
+    }
+    run = {run.empty() ? range.first : run.first, range.last};
+  }
+  return local_nodes(present, run);
+}
+
 }  // namespace
 
 LevelPlan make_level_plan(std::span<const std::vector<TreeNode>> nodes) {
@@ -60,12 +75,9 @@ std::vector<int> host_node_counts(const PresentLeaves& present,
                                   int ranks_per_host) {
   std::vector<int> counts;
   const auto per_host = std::size_t(ranks_per_host);
-  for (std::size_t first = 0; first < owners.size(); first += per_host) {
-    int count = 0;
-    for (const ShardRange& run : joined(present, owners.subspan(first, per_host)))
-      count += local_nodes(present, run);
-    counts.push_back(count);
-  }
+  counts.reserve(owners.size() / per_host);
+  for (std::size_t first = 0; first < owners.size(); first += per_host)
+    counts.push_back(count_host_nodes(present, owners.subspan(first, per_host)));
   return counts;
 }
 
