@@ -117,6 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                            .run = &mlp,
                            .optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f},
                            .clip_agc = 0.01f},
+                      Case{.name = "agc_muon", .run = &mlp, .optimizer = Muon{}, .clip_agc = 0.01f},
                       Case{
                           .name = "agc_lamb", .run = &gpt, .optimizer = Lamb{}, .clip_agc = 0.01f}),
     [](const auto& tested) { return tested.param.name; });
