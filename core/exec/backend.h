@@ -324,8 +324,8 @@ class Backend {
   /// See StepSums. `outcome` in device memory. Does not wait.
   virtual void conclude_step(const StepSums& sums, StepOutcome* outcome) = 0;
   /// Each element of `gradients` in these ranges to [-limit, limit] / grad_scale of `outcome`, in
-  /// device memory (null: 1): what an update then multiplies by it is in [-limit, limit], as
-  /// PyTorch's clip_grad_value_() has it. Nothing where it is bad. Does not wait.
+  /// device memory (null: 1): what an update then multiplies by it is in [-limit, limit], but for a
+  /// rounding, as PyTorch's clip_grad_value_() has it. Nothing where it is bad. Does not wait.
   virtual void clip_values(float* gradients,
                            float limit,
                            std::span<const FlatRange> ranges,

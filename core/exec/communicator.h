@@ -88,7 +88,7 @@ class Communicator : public KernelGroup {
   virtual void reserve_requests(int /*count*/) {}
 
   /// Sends send[to[r]] to each rank r, receives from each rank r into recv[from[r]]. `send` may be
-  /// `recv`, on all ranks alike, where no block is both.
+  /// `recv`, on all ranks alike and not null, where no block is both.
   virtual CommRequestPtr start_all_to_all(const float* send,
                                           std::span<const CommBlock> to,
                                           float* recv,

@@ -44,21 +44,24 @@ constexpr std::int64_t kLastBucketShare = 8;
 constexpr std::int64_t kMinPiece = 64 * 1024;
 // A bucket is padded where that makes it larger by less than one part in as many.
 constexpr std::int64_t kMinUnits = 16;
+// Of a bucket whose optimizer is sharded: its padding is less than one of them, so at most a
+// quarter, on any number of ranks.
+constexpr std::int64_t kMinShardedUnits = 4;
 
 /// Sizes in elements.
 struct BucketSizes {
-  std::int64_t limit = 1;         ///< a bucket with as many takes no other tensor
-  std::int64_t last = 0;          ///< the last of several buckets is to have at most as many
   std::int64_t unit = 1;          ///< of equal chunks for all ranks
   std::int64_t sharded_unit = 0;  ///< of those that ranks own; 0: no bucket is sharded
+  std::int64_t limit = 1;         ///< a bucket with as many takes no other tensor
+  std::int64_t last = 0;          ///< the last of several buckets is to have at most as many
   std::int64_t large = 1;         ///< a parameter with more begins a bucket
   std::int64_t piece = 1;         ///< of a bucket within such a parameter
 
   BucketSizes(std::int64_t bytes, const BucketRules& rules)
-      : limit(std::max<std::int64_t>(1, bytes / 4)),
-        last(limit / kLastBucketShare),
-        unit(std::lcm(kSegmentAlignment, kChunkUnit * rules.ranks)),
+      : unit(std::lcm(kSegmentAlignment, kChunkUnit * rules.ranks)),
         sharded_unit(rules.shards_optimizer && rules.ranks > 1 ? kNormBlock * rules.ranks : 0),
+        limit(std::max({std::int64_t{1}, bytes / 4, kMinShardedUnits * sharded_unit})),
+        last(limit / kLastBucketShare),
         large(std::max(limit / kSegmentAlignment * kSegmentAlignment, kMinPiece)),
         piece(!rules.cuts_parameters ? std::numeric_limits<std::int64_t>::max()
               : sharded_unit > 0     ? round_up(large, sharded_unit)

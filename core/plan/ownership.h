@@ -24,7 +24,7 @@ namespace lockstep {
 /// Neighbouring elements that a rank owns.
 struct OwnedStretch {
   std::int64_t offset = 0;  ///< in the flat space
-  std::int64_t local = 0;   ///< in arrays that hold what the rank owns alone
+  std::int64_t local = 0;   ///< in arrays that hold nothing but what the rank owns
   std::int64_t elems = 0;
   bool everywhere = false;  ///< all ranks own it
 
@@ -40,7 +40,7 @@ class Ownership {
   bool divides() const { return divides_; }
   /// In flat order. Where the space has no sharded bucket: one, of all elements.
   std::span<const OwnedStretch> stretches() const { return stretches_; }
-  /// Of an array that holds what the rank owns alone; a multiple of kSegmentAlignment.
+  /// Of an array that holds nothing but what the rank owns; a multiple of kSegmentAlignment.
   std::int64_t elems() const {
     return stretches_.empty() ? 0 : stretches_.back().local + stretches_.back().elems;
   }

@@ -45,8 +45,8 @@ class MatrixExchange {
     std::int64_t offset = 0, elems = 0;
     Bucket bucket = {};
   };
-  /// blocks_[member]: what each member owns of a piece of a sharded bucket, from the piece's
-  /// offset.
+  /// owned_[member]: what each member owns of a piece of a sharded bucket, from the piece's offset.
+  /// Nothing for the one who orthogonalizes it.
   void set_owned(const Piece& piece);
   void start_to_member(const Piece& piece);
   void start_from_member(const Piece& piece);

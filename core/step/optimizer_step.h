@@ -56,12 +56,14 @@ class OptimizerStep {
   void set_orthogonalization(Program& program, MatrixExchange* matrices);
 
   /// Backend::conclude_step() with the trained parameters' gradients as `sums.tensors`, in
-  /// declaration order; the caller fills the other members but `gradients`.
+  /// declaration order; the caller fills the other members but `gradients`. With owners a
+  /// collective.
   void conclude(StepSums sums, StepOutcome* outcome);
 
   /// Update `step` (from 0) of the trained parameters. Gradients are clipped, and may hold the
   /// optimizer's directions afterwards. `outcome`, in device memory, scales or skips the update;
-  /// null: neither. `counters`: see OptimizerUpdate.
+  /// null: neither. `counters`: see OptimizerUpdate. With owners, or where matrices are dealt, a
+  /// collective.
   void update(std::int64_t step,
               float lr,
               const StepOutcome* outcome,
@@ -93,6 +95,7 @@ class OptimizerStep {
   void run(UpdatePhase phase, OptimizerUpdate& update);
   void orthogonalize();
   double* direction_norms();
+
   Backend& backend_;
   Optimizer optimizer_;
   float* parameters_;

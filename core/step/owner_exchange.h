@@ -43,7 +43,7 @@ class OwnerExchange {
   /// What this rank has sent since construction.
   SentBytes sent() const {
     const auto others = std::uint64_t(ranks_ - communicator_.ranks_per_node());
-    return {bytes_sent_, bytes_sent_ * others / std::uint64_t(ranks_ - 1)};
+    return {bytes_sent_, bytes_sent_ / std::uint64_t(ranks_ - 1) * others};
   }
   /// What was asked for since it was `sent` was not done.
   void undo(const SentBytes& sent) { bytes_sent_ = sent.all; }

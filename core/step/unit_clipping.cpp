@@ -2,7 +2,6 @@
 #include "core/step/unit_clipping.h"
 
 #include <algorithm>
-#include <set>
 
 #include "core/base/check.h"
 #include "core/plan/hidden_matrices.h"
@@ -13,6 +12,15 @@ namespace {
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
+}
+
+/// Where ranks' chunks begin and end, in order.
+std::vector<std::int64_t> owned_chunk_ends(const FlatSpace& space) {
+  std::vector<std::int64_t> ends;
+  for (const Bucket& bucket : space.buckets)
+    for (int rank = 0; bucket.sharded && rank <= space.ranks; ++rank)
+      ends.push_back(bucket.offset + rank * (bucket.elems / space.ranks));
+  return ends;
 }
 
 }  // namespace
@@ -42,8 +50,8 @@ UnitClipping::UnitClipping(Backend& backend,
                  "`clip_agc` {} clips nothing: no parameter but the last layer's is trained, and "
                  "that is not clipped",
                  factor);
-  if (owners != nullptr)
-    for (const Tensor& tensor : tensors) add_parts(tensor, *owners);
+  const std::vector<std::int64_t> chunk_ends = owned_chunk_ends(space);
+  for (const Tensor& tensor : tensors) add_parts(tensor, chunk_ends);
   for (const Tensor& tensor : tensors)
     for (const OwnedStretch& own : ownership.within(tensor.offset, tensor.elems))
       add_ranges(tensor, own);
@@ -54,15 +62,16 @@ UnitClipping::UnitClipping(Backend& backend,
   piece_norms_.emplace(backend, pieces_, owners);
 }
 
-/// The units of a tensor that some stretch of some rank ends within: the same ones on all ranks.
-void UnitClipping::add_parts(const Tensor& tensor, OwnerExchange& owners) {
-  std::set<std::int64_t> units;
-  for (int rank = 0; rank < owners.ranks(); ++rank)
-    for (const OwnedStretch& own :
-         Ownership(owners.space(), rank).within(tensor.offset, tensor.elems))
-      for (const std::int64_t end : {own.offset - tensor.offset, own.end() - tensor.offset})
-        if (end % tensor.unit != 0) units.insert(end / tensor.unit);
-  for (const std::int64_t unit : units) add_pieces(tensor, unit);
+/// The units of a tensor that some rank's chunk ends within: the same ones on all ranks.
+void UnitClipping::add_parts(const Tensor& tensor, std::span<const std::int64_t> chunk_ends) {
+  std::int64_t last = -1;
+  auto end = std::ranges::upper_bound(chunk_ends, tensor.offset);
+  for (; end != chunk_ends.end() && *end < tensor.offset + tensor.elems; ++end) {
+    const std::int64_t within = *end - tensor.offset, unit = within / tensor.unit;
+    if (within % tensor.unit == 0 || unit == last) continue;
+    add_pieces(tensor, unit);
+    last = unit;
+  }
 }
 
 void UnitClipping::add_pieces(const Tensor& tensor, std::int64_t unit) {

@@ -43,7 +43,7 @@ class UnitClipping {
   struct Tensor {
     std::int64_t offset, elems, unit;
   };
-  void add_parts(const Tensor& tensor, OwnerExchange& owners);
+  void add_parts(const Tensor& tensor, std::span<const std::int64_t> chunk_ends);
   void add_pieces(const Tensor& tensor, std::int64_t unit);
   void add_ranges(const Tensor& tensor, const OwnedStretch& own);
 

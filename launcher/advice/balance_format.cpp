@@ -42,8 +42,8 @@ std::string format_balance_remedy(const BatchPlan& batch) {
   BatchPlan better = batch;
   better.shards = *shards;
   return fmt::format(
-      "a new run with --shards {} instead of {} has {:.1f}%, and one with --shards auto on any "
-      "number of ranks what its micro-batches allow; both sum in another order, and bits differ",
+      "--shards {} instead of {} has {:.1f}%; --shards auto balances any number of ranks as well "
+      "as its micro-batches allow; both sum in another order, so that bits differ",
       *shards,
       batch.shards,
       100 * rank_balance(better));
@@ -55,10 +55,14 @@ std::string format_balanced_ranks(const TrainOptions& options, const BatchPlan& 
   const std::size_t all = intervals.size();
   if (all == 0) return fmt::format("{} shards balance no number of ranks", batch.shards);
   if (all > kMaxIntervals) intervals.resize(kMaxIntervals);
-  return fmt::format("{} shards balance {}{} ranks, with the same bits",
+  const bool same_bits = options.reduction == Reduction::reproducible &&
+                         options.batch_norm.kind != BatchNormPolicy::Kind::sync &&
+                         options.accumulation == 0;
+  return fmt::format("{} shards balance {}{} ranks{}",
                      batch.shards,
                      fmt::join(intervals, ", "),
-                     all > kMaxIntervals ? " and some larger numbers of" : "");
+                     all > kMaxIntervals ? " and some larger numbers of" : "",
+                     same_bits ? ", with the same bits" : "");
 }
 
 }  // namespace lockstep

@@ -10,7 +10,8 @@
 namespace lockstep {
 
 /// Sets in `flags` what `--shard auto` stands for in this run, choose_sharding() for `request` in
-/// `room`: its config.toml has it, and a resumed run keeps it. Returns why, for people.
+/// `room`, the most of any rank: its config.toml has it, and a resumed run keeps it. Returns why,
+/// for people. Collective.
 std::string resolve_sharding(RankContext& context,
                              const PlanRequest& request,
                              const MemoryTarget& room,

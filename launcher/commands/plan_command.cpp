@@ -54,8 +54,8 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
       ->check(whole_number("--classes", 1, 1 << 20));
   app.add_option("--ranks-per-host",
                  flags.ranks_per_host,
-                 "what hosts with N ranks each send each other in a step; otherwise those of "
-                 "--network")
+                 "what hosts with N ranks each send each other in a step; otherwise as many as "
+                 "--network has")
       ->type_name("N")
       ->check(whole_number("--ranks-per-host", 1, kMaxForecastRanks));
   std::string network;
@@ -92,6 +92,8 @@ PlanFlags parse(const std::vector<std::string>& arguments) {
   flags.help = parse_command_line(app, arguments, "lists its flags");
   if (!flags.help.empty()) return flags;
   if (!network.empty()) flags.network = open_network(network);
+  if (flags.network && flags.ranks_per_host > 0)
+    flags.network->ranks_per_host = flags.ranks_per_host;
   if (measured->count() > 0) flags.step_s = step_ms / 1e3;
   if (rated->count() > 0) flags.rate = parse_device_rate(rate);
   LOCKSTEP_CHECK(flags.network || !flags.step_s, ConfigError, "--step-ms needs --network");
@@ -243,6 +245,7 @@ void require_something_fits(const PlanReport& report) {
   const MinMemory& least = *report.min_recomputing;
   const double limit = double(report.flags.options.memory_limit);
   const double fixed = double(least.plan.fixed_bytes), needed = double(least.needed);
+  if (needed <= limit) return;
   const std::string at_least = report.subject.complete ? "" : "at least ";
   const std::string hint =
       fmt::format("a --memory-limit of {} suffices, or {}",

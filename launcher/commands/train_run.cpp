@@ -113,6 +113,25 @@ int finish_rank(Job& job, const TrainSummary& summary) {
   return int(summary.saved ? ExitCode::requeue : ExitCode::error);
 }
 
+/// resolve_micro_batch(). With --shard auto a sharded optimizer goes before recomputation.
+std::string resolve_micro_batch_sharded(Job& job,
+                                        PlanRequest request,
+                                        const MemoryTarget& room,
+                                        TrainFlags& flags) {
+  const bool may_shard = flags.chooses_sharding && job.size() > 1 &&
+                         flags.options.reduction == Reduction::reproducible;
+  if (!may_shard) return resolve_micro_batch(job, request, room, flags);
+  const TrainFlags asked = flags;
+  try {
+    std::string note = resolve_micro_batch(job, request, room, flags);
+    if (flags.options.recompute == asked.options.recompute) return note;
+  } catch (const OutOfMemory&) {  // on all ranks alike
+  }
+  flags = asked;
+  request.options.sharding = Sharding::optimizer;
+  return resolve_micro_batch(job, request, room, flags);
+}
+
 int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
   TrainFlags& flags = settings.flags;
   std::unique_ptr<RunFolder> folder;
@@ -124,7 +143,7 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
   request.options = training_options(flags);
   std::string micro_batch_note;
   if (flags.measures_micro_batch) {
-    micro_batch_note = resolve_micro_batch(job, request, room, flags);
+    micro_batch_note = resolve_micro_batch_sharded(job, request, room, flags);
     request.options = training_options(flags);
   }
   if (flags.options.shards == kAutoShards) {  // config.toml has the number

@@ -49,9 +49,10 @@ std::string head(const PlanReport& report) {
     text += fmt::format("           {}\n", scaled);
   for (const ParameterGroupUse& group : plan.groups)
     text += fmt::format("group      {}\n", printable(to_string(group)));
-  text += fmt::format("engine     --precision {} --recompute {}{}\n",
+  text += fmt::format("engine     --precision {} --recompute {}{}{}\n",
                       name_of(flags.options.precision),
                       name_of(flags.options.recompute),
+                      flags.options.sharding == Sharding::none ? "" : " --shard optimizer",
                       report.fits_nothing ? ", which fits nothing: what comes closest" : "");
   text += fmt::format("device     {}\n", report.device);
   if (!report.note.empty()) text += fmt::format("           {}\n", report.note);
@@ -281,7 +282,7 @@ std::string to_json(const PlanReport& report, bool layers) {
   json["balance"] = rank_balance(plan.batch);
   if (report.traffic)
     json["hosts"] = {{"count", report.traffic->hosts},
-                     {"ranks_per_host", report.ranks_per_host},
+                     {"ranks_per_host", std::min(plan.batch.ranks, report.ranks_per_host)},
                      {"levels", report.traffic->levels},
                      {"bytes_per_step", std::llround(report.traffic->all)},
                      {"busiest_bytes_per_step", std::llround(report.traffic->busiest)}};

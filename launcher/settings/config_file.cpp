@@ -101,8 +101,11 @@ std::string read_config_file(const std::string& file,
                    entry.key,
                    setting->type);
     if (setting->commas) entry.values = split_at_commas(entry.values);
-    // So earlier versions recorded the default, which has at most 64; now it is the number.
-    if (entry.key == "shards" && entry.values.back() == "auto" && !folder.empty()) continue;
+    // Runs of earlier versions recorded their default, at most 64 shards, as auto. Later ones
+    // record the number.
+    if (entry.key == "shards" && entry.values.back() == "auto" &&
+        (source != ConfigSource::typed || !folder.empty()))
+      continue;
     if (source == ConfigSource::saved_run && (entry.key == "init" || entry.key == "init-skip"))
       continue;
     if (entry.key == "data") entry.values.back() = data_found_from(folder, data);

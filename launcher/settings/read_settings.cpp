@@ -27,8 +27,10 @@ bool yields(const Setting& setting,
             const std::string& text,
             const GivenSettings& given,
             const std::string& data_of_file) {
-  if (std::ranges::any_of(setting.yields_to,
-                          [&](const std::string& other) { return given.typed(other); }))
+  // One that is typed as 0 is off, and leaves room for the others.
+  if (std::ranges::any_of(setting.yields_to, [&](const std::string& other) {
+        return given.typed(other) && given.text(other) != "0";
+      }))
     return true;
   // Data of the same kind may be the same at another place.
   if (setting.name == "val-fraction")

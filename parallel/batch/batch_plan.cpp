@@ -122,10 +122,12 @@ Problem check_ranks(const BatchPlan& plan, bool default_shards) {
                     plan.ranks,
                     plan.micro_batches,
                     plan.shards),
-        default_shards ? fmt::format("`shards` {}, or auto: by default there are at most {}",
-                                     plan.ranks,
-                                     kDefaultShards)
-                       : std::string("omit `shards` for the default"));
+        default_shards || plan.ranks > kDefaultShards
+            ? fmt::format("`shards` {}, or auto: by default there are at most {}",
+                          plan.ranks,
+                          kDefaultShards)
+            : fmt::format("`shards` auto, or none given for the default, at most {}",
+                          kDefaultShards));
   return std::nullopt;
 }
 
@@ -190,6 +192,10 @@ std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
                                   validation_samples % micro};
   std::erase(sizes, 0);
   return sizes;
+}
+
+int most_derived_shards(const TrainOptions& options) {
+  return options.shards == kAutoShards ? kMaxAutoShards : kDefaultShards;
 }
 
 double rank_balance(const BatchPlan& plan) {

@@ -37,6 +37,9 @@ std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
                                      std::int64_t training_samples,
                                      std::int64_t validation_samples);
 
+/// The most shards that plan_batch() makes of a batch where `options` name no number.
+int most_derived_shards(const TrainOptions& options);
+
 /// Mean micro-batches of the ranks / those of the rank that has most, of a whole global batch: the
 /// share of a step in which ranks of equal speed compute at most. In (0, 1].
 double rank_balance(const BatchPlan& plan);

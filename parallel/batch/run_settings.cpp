@@ -65,6 +65,7 @@ Fingerprint run_settings(const TrainOptions& options,
     for (const ParameterGroup& group : options.groups) texts.push_back(to_string(group));
     settings.emplace_back("group", fmt::format("{}", fmt::join(texts, "; ")));
   }
+  if (options.sharding == Sharding::optimizer) settings.emplace_back("shard", "optimizer");
   if (options.ema.on()) settings.emplace_back("ema", to_string(options.ema));
   if (options.clip_value > 0)
     settings.emplace_back("clip-value", fmt::format("{}", options.clip_value));

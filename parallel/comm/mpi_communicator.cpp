@@ -199,8 +199,9 @@ class MpiCommunicator final : public Communicator {
     ToAndFrom& c = request.counts;
     c.to.set(to);
     c.from.set(from);
-    // Open MPI's collective takes equal addresses for MPI_IN_PLACE, which ignores what is sent.
-    if (exchange_ == MpiExchange::messages || send == recv) {
+    // Open MPI's collective takes equal addresses for MPI_IN_PLACE, which ignores what is sent. Not
+    // so null, which a rank without blocks may have where the others have two addresses.
+    if (exchange_ == MpiExchange::messages || (send == recv && recv != nullptr)) {
       receive_blocks(request, recv, from);
       send_blocks(request, send, to);
       return owner;

@@ -93,6 +93,7 @@ RankShare share_in(const TrainOptions& options, const BatchPlan& batch, int rank
   RankShare share{.ranks = batch.ranks, .samples = double(most), .subtrees = mean(nodes.of_ranks)};
   share.two_levels = !nodes.of_hosts.empty();
   if (share.two_levels) share.host_nodes = mean(nodes.of_hosts);
+  share.sharded = options.sharding != Sharding::none;
   return share;
 }
 
@@ -120,8 +121,11 @@ StepCost predict(const Workload& work,
     cost.communication_s += seconds;
     if (work.overlap == Overlap::off || exchange.gathers_whole(bucket.bytes))
       after += seconds;
-    else
-      hidden_end = std::max(hidden_end, bucket.ready * backward_s) + seconds;
+    else {
+      const double gather = share.sharded ? seconds / (1 + share.subtrees) : 0;
+      hidden_end = std::max(hidden_end, bucket.ready * backward_s) + seconds - gather;
+      after += gather;
+    }
   }
   const double at_best =
       std::min(cost.communication_s, after + std::max(0.0, hidden_end - backward_s));

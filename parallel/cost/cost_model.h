@@ -49,6 +49,9 @@ namespace lockstep {
 /// a ring does, and without them R times as much. Levels of a bucket take turns, as they do where
 /// collectives are stream-ordered.
 ///
+/// With a sharded optimizer the all-gather, 1 of a large bucket's 1 + q parts, follows the update
+/// and overlaps with nothing.
+///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
 /// and the bucket before it is through. What ends after backward is exposed. `overlap`: how much of
 /// what could be hidden so is; small buckets wait for the end and hide nothing.
@@ -87,6 +90,7 @@ struct RankShare {
   double subtrees = 1;      ///< q, on average over ranks
   bool two_levels = false;  ///< hosts sum their shards before anything crosses the network
   double host_nodes = 1;    ///< k, on average over hosts
+  bool sharded = false;     ///< the optimizer: all-gathers follow the update
 };
 
 /// A step that was measured: means over the ranks' steps.

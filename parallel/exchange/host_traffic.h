@@ -10,7 +10,8 @@
 namespace lockstep {
 
 /// What the gradient exchange of a step sends between hosts, in bytes, apart from the rounding of
-/// chunks.
+/// chunks; with a sharded optimizer the weights' all-gather included, but not norms and Muon's
+/// matrices.
 struct HostTraffic {
   int hosts = 1;
   int levels = 1;  ///< see Note [Two levels] in hierarchical_reduction.h

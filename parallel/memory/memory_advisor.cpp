@@ -309,7 +309,7 @@ MinMemory min_memory(Backend& device, const PlanRequest& asked, const MemoryTarg
     options.micro_batch = micro;
     const std::size_t bytes = request.sizes->least_bytes(options, *batch);
     // Sizes that make no fewer shards only take more.
-    if (bytes > least && micro > global / kDefaultShards) break;
+    if (bytes > least && micro > global / most_derived_shards(request.options)) break;
     if (bytes < least) best = micro;
     least = std::min(least, bytes);
   }

@@ -241,10 +241,11 @@ std::int64_t search(BytesByMicroBatch& bytes,
 /// its place: bytes rise only among those that make about as many.
 std::int64_t search_all(BytesByMicroBatch& bytes,
                         std::int64_t global_batch,
+                        int most_shards,
                         std::int64_t most,
                         std::uint64_t limit) {
   for (std::int64_t parts = 1, last = most; last > 0; parts *= 2) {
-    const bool is_rest = parts >= kDefaultShards;
+    const bool is_rest = parts >= most_shards;
     const std::int64_t first = is_rest ? 1 : std::min(last + 1, (global_batch - 1) / parts + 1);
     if (first > last) continue;
     if (const std::int64_t largest = search(bytes, first, last, limit)) return largest;
@@ -377,8 +378,9 @@ LargestMicroBatch largest_micro_batch(Backend& device,
   const PlanRequest request = with_sizes(device, asked);
   const std::int64_t most = most_samples(request);
   BytesByMicroBatch bytes(request);
-  LargestMicroBatch largest{.micro_batch =
-                                search_all(bytes, request.options.global_batch, most, limit)};
+  LargestMicroBatch largest{
+      .micro_batch = search_all(
+          bytes, request.options.global_batch, most_derived_shards(request.options), most, limit)};
   while (largest.micro_batch > 0) {
     if (const auto needed = bytes_within(request, largest.micro_batch, limit)) {
       largest.bytes = *needed;

@@ -91,7 +91,9 @@ class Chooser {
     std::vector<MicroBatchTrial> trials;
     for (const std::int64_t size : sizes) {
       trials.push_back(look_at(size));
-      if (!trials.back().fits && trials.back().device_bytes / 2 > limit_for(size)) break;
+      if (!trials.back().fits && trials.back().device_bytes / 2 > limit_for(size) &&
+          request_.options.shards != kAutoShards)  // which makes sums for each doubling
+        break;
     }
     return trials;
   }

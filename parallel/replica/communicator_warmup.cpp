@@ -193,9 +193,16 @@ std::uint64_t bytes_of_collectives(RankContext& context,
   std::uint64_t during = 0, own = 0;
   {
     WarmupExchange exchange(context, options, elems);
-    std::unique_ptr<Communicator> group;
+    std::unique_ptr<Communicator> group, matrix_ranks;
     require_connected(context, [&] {
       exchange.run(context);
+      const int members = options.sharding == Sharding::none
+                              ? ranks_that_share_matrices(context.communicator(), options.optimizer)
+                              : 1;
+      if (members > 1 && members < context.size()) {
+        matrix_ranks = context.communicator().split(context.rank() / members, context.rank());
+        warm_up_group(context.backend(), *matrix_ranks);
+      }
       if (batch.cluster == 1) return;
       group = context.communicator().split(context.rank() / batch.cluster,
                                            context.rank() % batch.cluster);

@@ -25,22 +25,26 @@ std::int64_t metric_offset(const Graph& graph, const FlatSpace& space, const cha
 bool deals_matrices(const Communicator& communicator,
                     const Ownership& ownership,
                     const Optimizer& optimizer) {
-  return has_phase(optimizer, UpdatePhase::orthogonalize) &&
-         (ownership.divides() || communicator.ranks_per_node() > 1);
+  if (ownership.divides()) return has_phase(optimizer, UpdatePhase::orthogonalize);
+  return ranks_that_share_matrices(communicator, optimizer) > 1;
 }
 
 /// Null where the ranks' own will do.
 std::unique_ptr<Communicator> make_owner_communicator(Communicator& communicator,
                                                       const Ownership& ownership,
                                                       const Optimizer& optimizer) {
-  const int members = ownership.divides() ? communicator.size() : communicator.ranks_per_node();
-  const bool is_needed = ownership.divides() || deals_matrices(communicator, ownership, optimizer);
-  if (!is_needed || (communicator.in_stream_order() && members == communicator.size()))
+  const int members = ownership.divides() ? communicator.size()
+                                          : ranks_that_share_matrices(communicator, optimizer);
+  if (members == 1 || (communicator.in_stream_order() && members == communicator.size()))
     return nullptr;
   return communicator.split(communicator.rank() / members, communicator.rank());
 }
 
 }  // namespace
+
+int ranks_that_share_matrices(const Communicator& communicator, const Optimizer& optimizer) {
+  return has_phase(optimizer, UpdatePhase::orthogonalize) ? communicator.ranks_per_node() : 1;
+}
 
 ParameterRules rules_of(const TrainOptions& options) {
   return {.decay_all = options.decay_all,

@@ -85,6 +85,10 @@ struct ReplicaParts {
   std::uint64_t communication_bytes() const;
 };
 
+/// Ranks among which matrices are dealt where the optimizer is not sharded: those of a host, one
+/// without an optimizer that orthogonalizes.
+int ranks_that_share_matrices(const Communicator& communicator, const Optimizer& optimizer);
+
 /// What `options` say of single parameters.
 ParameterRules rules_of(const TrainOptions& options);
 

@@ -7,6 +7,23 @@
 #include "parallel/replica/replica_state.h"
 
 namespace lockstep {
+namespace {
+
+/// Injects a planned fault into the first value that is not 0: in a 0 the bit would hardly matter.
+bool flip_a_bit(Backend& device, float* values, std::int64_t elems) {
+  constexpr std::uint32_t kBit = 1u << 20;
+  for (std::int64_t i = 0; i < elems; ++i) {
+    std::uint32_t bits = 0;
+    device.copy_to_host(&bits, values + i, sizeof bits);
+    if (bits << 1 == 0) continue;
+    bits ^= kBit;
+    device.copy_to_device(values + i, &bits, sizeof bits);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void ReplicaState::compile_for_evaluation(std::int64_t all) {
   const std::int64_t samples = all % batch.micro_batch;
@@ -123,6 +140,17 @@ std::vector<NonFiniteFinding> ReplicaState::find_nonfinite(const Schedule& sched
   checks_.now = checks_.always;
   if (!checks_.now) programs.check_finite(nullptr);
   return checks_.locator.gather(context.host_communicator(), batch.cluster > 1);
+}
+
+/// Of the first trained parameter of which this rank updates some that is not zero.
+void ReplicaState::flip_a_gradient() {
+  const Graph& graph = programs.graph();
+  for (const lockstep::Segment& segment : programs.space().segments) {
+    const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
+    if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
+    for (const OwnedStretch& own : parts.ownership.within(segment.offset, segment.elems))
+      if (flip_a_bit(context.backend(), programs.gradients() + own.offset, own.elems)) return;
+  }
 }
 
 void ReplicaState::inject_nan(std::int64_t step) {

@@ -336,7 +336,7 @@ void ReplicaState::resume_updates() {
 
 StepTimes ReplicaState::times() const {
   StepTimes times = times_;
-  times.exposed_communication = parts.exchange.exposed_seconds();
+  times.exposed_communication += parts.exchange.exposed_seconds();
   return times;
 }
 

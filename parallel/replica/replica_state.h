@@ -201,6 +201,7 @@ class ReplicaState {
   void move_exchange();
   void sum_shard(const Segment& segment);
   void end_shard(const ShardWork& shard, const Schedule& schedule);
+  void flip_a_gradient();
   void update(const Segment& segment);
   void weights_changed();
   static int own_rounds(const Schedule& schedule);
@@ -234,7 +235,7 @@ class ReplicaState {
   Upload upload_;
   Checks checks_;
   Probes probes_;
-  StepTimes times_;  // but for exposed_communication, which the exchange knows
+  StepTimes times_;  // exposed_communication: of the update; the exchange knows its own
   LapTimer timer_;   // of load(), parts of a step and what comes between them
   StepPlan plan_;    // of the current segment, where that is not replayed
   const std::function<void()> between_kernels_ = [this] { move_exchange(); };
@@ -246,13 +247,15 @@ class ReplicaState {
 };
 
 /// While it lives, a replica computes with the average of its weights. Where it has none, with the
-/// weights.
+/// weights. With a sharded optimizer its begin and its end are collectives; an exception that ends
+/// it leaves the average in place there, since other ranks may have gone.
 class AverageScope {
  public:
   explicit AverageScope(ReplicaState& replica) : replica_(replica) { replica.swap_average(); }
   AverageScope(const AverageScope&) = delete;
   AverageScope& operator=(const AverageScope&) = delete;
   ~AverageScope() {
+    if (replica_.parts.owners && std::uncaught_exceptions() > exceptions_) return;
     try {
       replica_.swap_average();
     } catch (const Error&) {  // a device that fails says so in whatever comes next
@@ -261,6 +264,7 @@ class AverageScope {
 
  private:
   ReplicaState& replica_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace lockstep

@@ -38,18 +38,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Injects a planned fault into the first value that is not 0: in a 0 the bit would hardly matter.
-void flip_a_bit(Backend& device, float* values, std::int64_t elems) {
-  constexpr std::uint32_t kBit = 1u << 20;
-  for (std::int64_t i = 0; i < elems; ++i) {
-    std::uint32_t bits = 0;
-    device.copy_to_host(&bits, values + i, sizeof bits);
-    if (bits << 1 == 0) continue;
-    bits ^= kBit;
-    return device.copy_to_device(values + i, &bits, sizeof bits);
-  }
-}
-
 }  // namespace
 
 std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
@@ -368,10 +356,7 @@ void ReplicaState::finish_bucket(int bucket) {
 }
 
 void ReplicaState::update(const Segment& segment) {
-  if (take_fault(FaultKind::flip_gradient) != nullptr)
-    flip_a_bit(context.backend(),
-               programs.gradients() + parts.metrics.range.offset + parts.metrics.range.elems,
-               programs.space().buckets[0].elems - parts.metrics.range.elems);
+  if (take_fault(FaultKind::flip_gradient) != nullptr) flip_a_gradient();
   if (checks_.always) stop_where_found(*segment.schedule, segment.step);
   timer_.start();
   const auto begin = timer_.at();
@@ -388,9 +373,12 @@ void ReplicaState::update(const Segment& segment) {
   parts.optimizer.update(segment.step, segment.lr, outcome, segment.state.counters);
   parts.optimizer.update_running_statistics(outcome);
   parts.average.update(segment.step, outcome, segment.state.counters);
-  if (parts.owners) parts.owners->all_gather(programs.parameters());
-  weights_changed();
   times_.optimizer += timer_.lap();
+  if (parts.owners) {
+    parts.owners->all_gather(programs.parameters());
+    times_.exposed_communication += timer_.lap();
+  }
+  weights_changed();
   if (!profiler) return;
   profiler->leave();
   profiler->record(probes_.optimizer, begin, timer_.at());

@@ -28,9 +28,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 /// They decide how a run is executed or watched, not what it computes.
-constexpr std::array<std::string_view, 10> kFreeSettings{"fusion",
+constexpr std::array<std::string_view, 11> kFreeSettings{"fusion",
                                                          "recompute",
                                                          "memory-limit",
+                                                         "shard",
                                                          "bucket-mb",
                                                          "profile",
                                                          "log-every",

@@ -213,8 +213,16 @@ void Trainer::save_average(const std::string& file) {
   LOCKSTEP_CHECK(replica.options.ema.on(),
                  ConfigError,
                  "trainer: there is no average of the weights: TrainOptions::ema is off");
-  const AverageScope averaged(replica);
-  if (state_->rank() == 0) save_weights(file);
+  std::exception_ptr failed;  // the other ranks take part in the scope's end
+  {
+    const AverageScope averaged(replica);
+    try {
+      if (state_->rank() == 0) save_weights(file);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  }
+  if (failed) std::rethrow_exception(failed);
 }
 
 void Trainer::save(const std::string& folder) {

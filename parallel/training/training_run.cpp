@@ -240,7 +240,8 @@ void TrainingRun::collect_skipped() {
 }
 
 void TrainingRun::save_when_due() {
-  if (summary_.stopped) return;
+  const CheckpointOptions& asked = p_.options.checkpoint;
+  if (summary_.stopped || (asked.every_steps == 0 && asked.every_seconds == 0)) return;
   if (!checkpointing_) return send_if_told();
   const StepLog::Stall stall(*log_, TimePart::checkpoint);
   if (checkpointing_->after_step(
@@ -249,6 +250,7 @@ void TrainingRun::save_when_due() {
   tell_no_copy();
 }
 
+/// Rank 0's clock, and whether its last save is complete, decide when a save is due.
 bool TrainingRun::copies_are_collective() const {
   return !p_.options.checkpoint.folder.empty() && inside_.parts.owners != nullptr;
 }

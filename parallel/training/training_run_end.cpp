@@ -172,8 +172,9 @@ MemoryTable TrainingRun::memory_table() const {
   return table;
 }
 
-/// After the last collective, so that no rank waits for the file system inside one; but a stopped
-/// run has to end with one exit code on all ranks, and only then is it known.
+/// After the last collective of training, so that no rank waits for the file system inside one. Two
+/// exceptions: a stopped run has to end with one exit code on all ranks, and only then is it known;
+/// and of a sharded optimizer rank 0 collects the state once its save before is complete.
 void TrainingRun::save_at_end() {
   TrainSummary& s = summary_;
   if (!checkpointing_) send_if_told();

@@ -109,6 +109,11 @@ class AutoBatchRanks(KeptChoices, Auto):
         self.assertLessEqual(self.summary("tight")["planned_bytes"], below)
         self.assertEqual(self.summary("tight")["weights_sha256"],
                          self.summary("roomy")["weights_sha256"])
+        # Where only a sharded optimizer fits, it is found before a micro-batch is said not to.
+        sharded = plan(below)["micro_batches"][0]["none"]["limited_bytes"]
+        self.run_flags("--model=mlp", "--hidden=1024", "--micro-batch=auto", "--shard=auto",
+                       "--steps=1", f"--memory-limit={sharded}", "--out=both")
+        self.assertLessEqual(self.summary("both")["planned_bytes"], sharded)
 
 
 if __name__ == "__main__":

@@ -252,12 +252,20 @@ class Plan(ProgramTest):
         self.assertLess(even["hosts"]["bytes_per_step"], torn["hosts"]["bytes_per_step"])
         self.assertLess(torn["hosts"]["bytes_per_step"], uneven["hosts"]["bytes_per_step"])
         text = self.plan(*batch, "--ranks=24", "--ranks-per-host=8").stdout
-        for words in ("balance 88.9%", "--shards 24 instead of 64 has 99.2%", "--shards auto",
-                      "3 with 8 ranks each", "on two levels"):
+        for words in ("balance", "88.9%", "--shards 24", "99.2%", "--shards auto"):
             self.assertIn(words, text)
-        even_text = self.plan(*batch, "--ranks=24", "--shards=auto").stdout
-        self.assertIn("1024 shards balance 1-", even_text)
+        self.assertEqual(self.planned(*batch, "--ranks=24", "--shards=auto")["shards"], 1024)
+        here = self.planned(*batch, "--ranks=24", "--ranks-per-host=4", "--network=ib")
+        self.assertEqual(here["forecast"]["network"]["ranks_per_host"], 4)
         self.expect_error(self.plan(*batch, "--ranks-per-host=0"), 2, "--ranks-per-host")
+
+    def test_the_largest_micro_batch_of_any_number_of_shards(self):
+        # Each halving of the micro-batch makes a partial sum more, beyond 64 shards as well.
+        flags = ("--model=mlp", "--hidden=64", "--global-batch=16384", "--micro-batch=64",
+                 "--shards=auto")
+        limit = self.planned(*flags)["limited_bytes"]
+        self.assertGreaterEqual(self.planned(*flags, f"--memory-limit={limit}")
+                                ["largest_micro_batch"], 64)
 
     def test_whose_rate_computes(self):
         gpt = ("--model=gpt", "--layers=2", "--vocabulary=256", "--context=64", "--network=nvlink",

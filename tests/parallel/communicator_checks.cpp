@@ -103,8 +103,27 @@ void check_all_reduce(Communicator& comm, std::int64_t elems) {
   EXPECT_EQ(data, expected);
 }
 
+// Rank 0 sends rank 1 something, and the others have neither something to send nor to receive.
+void check_all_to_all_in_place(Communicator& comm) {
+  const int rank = comm.rank(), size = comm.size();
+  constexpr std::int64_t kElems = 7;
+  std::vector<float> data(kElems + 2, float(rank));
+  std::vector<CommBlock> to(std::size_t(size), CommBlock{}), from = to;
+  std::vector<float> expected = data;
+  if (size > 1 && rank == 0) to[1] = {1, kElems};
+  if (rank == 1) {
+    from[0] = {1, kElems};
+    std::fill_n(expected.begin() + 1, kElems, 0.0f);
+  }
+  comm.start_all_to_all(data.data(), to, data.data(), from)->wait();
+  wait_for_device();
+  EXPECT_EQ(data, expected);
+}
+
 void check_everything(Communicator& comm) {
   check_blocking(comm);
+  check_all_to_all(comm);
+  check_all_to_all_in_place(comm);
   check_all_to_all(comm);
   check_all_gather(comm, 5);
   check_all_gather(comm, 50000);
