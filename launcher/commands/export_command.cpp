@@ -16,6 +16,8 @@
 #include "core/io/safetensors.h"
 #include "core/io/torch/torch_writer.h"
 #include "launcher/commands/commands.h"
+#include "launcher/onnx/onnx_model.h"
+#include "launcher/predict/saved_run.h"
 #include "launcher/predict/saved_weights.h"
 #include "launcher/settings/command_line.h"
 #include "lockstep/error.h"
@@ -27,7 +29,7 @@ namespace fs = std::filesystem;
 
 /// Endings of what torch.load() reads, and the other one.
 constexpr const char* kTorchEndings[] = {".pth", ".pt", ".bin"};
-constexpr const char* kSafetensorsEnding = ".safetensors";
+constexpr const char *kSafetensorsEnding = ".safetensors", *kOnnxEnding = ".onnx";
 
 bool is_torch_name(const fs::path& file) {
   return std::ranges::any_of(kTorchEndings,
@@ -51,11 +53,14 @@ void check(const ExportFlags& flags) {
                       "for example lockstep export --from runs/a --to model.safetensors");
   if (is_folder(flags.to))
     throw ConfigError(fmt::format("export: --to {} is a folder", flags.to), "name a file in it");
-  if (fs::path(flags.to).extension() != kSafetensorsEnding && !is_torch_name(flags.to))
-    throw ConfigError(fmt::format("export: --to {} has no ending that is known", flags.to),
-                      fmt::format("{} writes safetensors; {} write a state dict of PyTorch's",
-                                  kSafetensorsEnding,
-                                  fmt::join(kTorchEndings, ", ")));
+  const fs::path ending = fs::path(flags.to).extension();
+  if (ending != kSafetensorsEnding && ending != kOnnxEnding && !is_torch_name(flags.to))
+    throw ConfigError(
+        fmt::format("export: --to {} has no ending that is known", flags.to),
+        fmt::format("{} writes safetensors; {} write a state dict of PyTorch's; {} the model too",
+                    kSafetensorsEnding,
+                    fmt::join(kTorchEndings, ", "),
+                    kOnnxEnding));
   if (!flags.force && is_there(flags.to))
     throw ConfigError(fmt::format("export: --to {} already exists", flags.to),
                       "choose another file, or write over it with --force");
@@ -124,12 +129,38 @@ void write_record(const std::string& record, const ExportFlags& flags) {
   io::put_in_place(temporary, to, flags.force);
 }
 
+std::string source_text(const SavedWeights& weights) {
+  return fmt::format("source     {}{}\n",
+                     weights.folder.string(),
+                     weights.checkpoint ? fmt::format(", step {}", weights.step)
+                                        : std::string(", the end of the run"));
+}
+
+/// The model with its weights. What a sample is lies in the file's metadata.
+void export_onnx(const ExportFlags& flags) {
+  const SavedWeights weights = find_weights(flags.from);
+  CLI::App app("", "lockstep export");
+  std::vector<std::string> arguments{"--from", weights.folder.string()};
+  if (flags.average) arguments.emplace_back("--ema");
+  const SavedRun run = open_saved_run(app, arguments);
+  const onnx::WrittenModel written = onnx::write_model(
+      flags.to, model_of(run, run.trained.samples), run.trained, run.weights, flags.force);
+  std::cout << source_text(weights)
+            << fmt::format("input      {}\nresult     {}\n", written.input, written.output)
+            << fmt::format("output     {}{}\n", flags.to, size_text(flags.to))
+            << (written.data_file.empty() ? std::string()
+                                          : fmt::format("weights    {}{}\n",
+                                                        written.data_file.string(),
+                                                        size_text(written.data_file)))
+            << std::flush;
+}
+
 }  // namespace
 
 int export_command(const std::vector<std::string>& arguments) {
   CLI::App app(
       "Writes the weights of a run or a checkpoint as one file with PyTorch's names and layouts: "
-      "safetensors, or a state dict that torch.load() reads.",
+      "safetensors, or a state dict that torch.load() reads; or the model with its weights: ONNX.",
       "lockstep export");
   ExportFlags flags;
   app.add_option("--from",
@@ -138,22 +169,23 @@ int export_command(const std::vector<std::string>& arguments) {
                  "of a checkpoint")
       ->type_name("DIR");
   app.add_option("--to", flags.to, "the file to write; its ending chooses the format")
-      ->type_name("FILE.safetensors|FILE.pth");
+      ->type_name("FILE.safetensors|FILE.pth|FILE.onnx");
   app.add_flag(
       "--ema", flags.average, "the average of the weights, of a run with --ema, in place of them");
   app.add_flag("--force", flags.force, "write over --to where it already exists");
   if (print_help(parse_command_line(app, arguments))) return 0;
   check(flags);
+  if (fs::path(flags.to).extension() == kOnnxEnding) {
+    export_onnx(flags);
+    return 0;
+  }
   const SavedWeights weights = find_weights(flags.from);
   const std::string record = record_of(weights.folder);
   const bool recorded = !record.empty() && has_record(flags, record);
   const io::SafetensorsReader file(flags.average ? weights.average() : weights.file());
   write(file, flags.to, flags.force);
   if (!record.empty() && !recorded) write_record(record, flags);
-  std::cout << fmt::format("source     {}{}\n",
-                           weights.folder.string(),
-                           weights.checkpoint ? fmt::format(", step {}", weights.step)
-                                              : std::string(", the end of the run"))
+  std::cout << source_text(weights)
             << fmt::format("tensors    {}, named as in {}\n", file.entries().size(), flavour(file))
             << fmt::format("output     {}{}\n", flags.to, size_text(flags.to))
             << (record.empty() ? std::string()

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "core/base/check.h"
+#include "core/ops/all_ops.h"
+#include "launcher/onnx/onnx_operators.h"
+
+namespace lockstep::onnx {
+
+std::string OperatorWriter::embedding(const Node& node) {
+  const auto& op = op_cast<ops::Embedding>(*node.op);
+  const std::string tokens = in(node, 0);
+  const std::string vectors = out_.add("Gather", {in(node, 1), tokens}, {{"axis", 0}});
+  if (!op.positions()) return vectors;
+  const std::int64_t first = 0;
+  const std::string begin = out_.row({&first, 1});
+  const std::string length = out_.add("Shape", {tokens}, {{"start", 1}, {"end", 2}});
+  return out_.add("Add", {vectors, out_.add("Slice", {in(node, 2), begin, length, begin})});
+}
+
+std::string OperatorWriter::layer_norm(const Node& node) {
+  const auto& op = op_cast<ops::LayerNorm>(*node.op);
+  LOCKSTEP_ASSERT(!op.residual());
+  if (flattened_.contains(node.inputs[0])) refuse(node, "its input is a flattened image");
+  const std::vector<Attribute> attributes{{"axis", -1}, {"epsilon", op.eps()}};
+  const auto apply = [&](const std::string& x) {
+    return op.bias() ? out_.add("LayerNormalization", {x, in(node, 1), in(node, 2)}, attributes)
+                     : out_.add("LayerNormalization", {x, in(node, 1)}, attributes);
+  };
+  if (rank(node.inputs[0]) != 4) return apply(in(node, 0));
+  const std::vector<std::int64_t> channels_last{0, 2, 3, 1}, channels_first{0, 3, 1, 2};
+  return out_.add("Transpose",
+                  {apply(out_.add("Transpose", {in(node, 0)}, {{"perm", channels_last}}))},
+                  {{"perm", channels_first}});
+}
+
+std::string OperatorWriter::gelu(const Node& node) {
+  const std::string x = in(node, 0);
+  const auto times = [&](const std::string& a, float factor) {
+    return out_.add("Mul", {a, out_.scalar(factor)});
+  };
+  std::string argument = x;
+  const bool erf = op_cast<ops::Gelu>(*node.op).gelu() == ops::GeluKind::erf;
+  if (erf) {
+    argument = times(x, float(1 / std::numbers::sqrt2));
+  } else {
+    const std::string cube = out_.add("Mul", {out_.add("Mul", {x, x}), x});
+    argument =
+        times(out_.add("Add", {x, times(cube, 0.044715f)}), float(std::sqrt(2 / std::numbers::pi)));
+  }
+  const std::string step = out_.add(erf ? "Erf" : "Tanh", {argument});
+  return out_.add("Mul", {times(x, 0.5f), out_.add("Add", {step, out_.scalar(1)})});
+}
+
+std::string OperatorWriter::causal_mask(const std::string& length, std::int64_t longest) {
+  std::string& mask = masks_[longest];
+  if (mask.empty()) {
+    std::vector<float> values(std::size_t(longest * longest));
+    for (std::int64_t i = 0; i < longest; ++i)
+      for (std::int64_t j = i + 1; j < longest; ++j)
+        values[std::size_t(i * longest + j)] = -std::numeric_limits<float>::infinity();
+    const std::int64_t begins[] = {0, 0}, axes[] = {0, 1};
+    const std::int64_t shape[] = {longest, longest};
+    const std::string ends = out_.concatenate({length, length}, 0);
+    mask = out_.add("Slice", {out_.tensor(values, shape), out_.row(begins), ends, out_.row(axes)});
+  }
+  return mask;
+}
+
+std::string OperatorWriter::attention(const Node& node) {
+  const ops::AttentionAttrs& attrs = op_cast<ops::Attention>(*node.op).attrs();
+  const Shape& shape = graph_.value(node.inputs[0]).type.shape;  // [N, T, 3 C]
+  const std::int64_t width = shape[2] / 3, columns = width / attrs.heads;
+  const std::int64_t apart[] = {0, 0, 3, attrs.heads, columns}, together[] = {0, 0, width};
+  const std::int64_t first = 0;
+  const std::vector<std::int64_t> by_head{2, 0, 3, 1, 4}, swapped{0, 1, 3, 2},
+      by_position{0, 2, 1, 3};
+
+  const std::string parts = out_.add("Transpose",
+                                     {out_.add("Reshape", {in(node, 0), out_.row(apart)})},
+                                     {{"perm", by_head}});  // [3, N, heads, T, D]
+  std::vector<std::string> qkv = out_.add_several("Split", {parts}, {{"axis", 0}}, 3);
+  const std::string axis = out_.row({&first, 1});
+  for (std::string& part : qkv) part = out_.add("Squeeze", {part, axis});
+
+  const std::string q =
+      out_.add("Mul", {qkv[0], out_.scalar(float(1 / std::sqrt(double(columns))))});
+  std::string scores =
+      out_.add("MatMul", {q, out_.add("Transpose", {qkv[1]}, {{"perm", swapped}})});
+  if (attrs.causal) {
+    const std::string length = out_.add("Shape", {in(node, 0)}, {{"start", 1}, {"end", 2}});
+    scores = out_.add("Add", {scores, causal_mask(length, shape[1])});
+  }
+  const std::string weights = out_.add("Softmax", {scores}, {{"axis", -1}});
+  const std::string sums =
+      out_.add("Transpose", {out_.add("MatMul", {weights, qkv[2]})}, {{"perm", by_position}});
+  return out_.add("Reshape", {sums, out_.row(together)});
+}
+
+}  // namespace lockstep::onnx
