@@ -61,6 +61,13 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
                  augmentation.to_string(),
                  dataset.describe(),
                  input.to_string());
+  const std::int64_t channels = input.shape[2];
+  LOCKSTEP_CHECK(!augmentation.changes_pixels() || channels == 1 || channels == 3,
+                 ConfigError,
+                 "`augment`: {} needs images of 1 or 3 channels, but {} has samples of {}",
+                 augmentation.to_string(),
+                 dataset.describe(),
+                 input.to_string());
   const std::int64_t limit = std::min(input.shape[0], input.shape[1]);
   LOCKSTEP_CHECK(
       augmentation.shift + augmentation.crop < limit,

@@ -5,7 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/data/augment.h"
+#include "core/data/augment/augment.h"
 
 namespace lockstep::data {
 
@@ -24,7 +24,9 @@ LoaderSlot::LoaderSlot(const Dataset& dataset, const LoaderOptions& options)
       input(memory(options, input_bytes)),
       target(memory(options, target_bytes)) {
   request.samples.reserve(std::size_t(options.micro_batch));
-  if (!options.augmentation.none()) scratch.resize(dataset.spec().input.bytes());
+  if (options.augmentation.none()) return;
+  scratch.resize(dataset.spec().input.bytes());
+  zero = zero_pixel(dataset.spec());
 }
 
 void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
@@ -47,6 +49,7 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   for (const std::int64_t sample : request.samples) {
     augment(options.augmentation,
             image,
+            zero,
             options.seed,
             request.epoch,
             sample,

@@ -28,6 +28,7 @@ struct LoaderSlot {
   std::shared_ptr<std::byte[]> input;
   std::shared_ptr<std::byte[]> target;
   std::vector<std::byte> scratch;     ///< one sample, for augmentation
+  std::vector<std::byte> zero;        ///< a pixel that the model sees as 0, for erased parts
   std::vector<std::int64_t> skipped;  ///< samples that others took the place of, in the last fill()
   std::string first_skipped;          ///< what was wrong with the first of them
   std::exception_ptr error;           ///< what happened instead of a batch

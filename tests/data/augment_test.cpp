@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "core/data/augment.h"
+#include "core/data/augment/augment.h"
 #include "lockstep/error.h"
 #include "tests/data/data_fixture.h"
 
@@ -20,6 +20,7 @@ using Image = std::vector<std::byte>;
 
 constexpr int kHeight = 5, kWidth = 7, kChannels = 3;
 const Shape kShape{kHeight, kWidth, kChannels};
+const std::vector<std::byte> kZero(kChannels, std::byte{200});
 
 std::byte at(const Image& image, int y, int x, int c) {
   return image[std::size_t((y * kWidth + x) * kChannels + c)];
@@ -37,7 +38,8 @@ Image augmented(const char* text,
                 std::uint64_t epoch = 0,
                 std::uint64_t seed = 1) {
   Image image = numbered(), scratch(image.size());
-  augment(parse_augmentation(text), kShape, seed, epoch, sample, image.data(), scratch.data());
+  augment(
+      parse_augmentation(text), kShape, kZero, seed, epoch, sample, image.data(), scratch.data());
   return image;
 }
 
@@ -125,18 +127,106 @@ TEST(ParseAugmentation, RefusesWhatItDoesNotKnow) {
   };
   EXPECT_THAT(error("filp"), HasSubstr("got 'filp' | did you mean 'flip'?"));
   EXPECT_THAT(error("shfit:2"), HasSubstr("did you mean 'shift'?"));
-  EXPECT_THAT(error("rotate"),
-              HasSubstr("expected shift, flip, crop, resized-crop or none, got 'rotate'"));
+  EXPECT_THAT(error("rotate"), HasSubstr("erasing, or none, got 'rotate'"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
   EXPECT_THAT(error("flip,"), HasSubstr("got ''"));
+  EXPECT_THAT(error("randaugment:2,"), HasSubstr("got ''"));
   EXPECT_THAT(error("none,flip"), HasSubstr("'none' cannot be combined"));
   EXPECT_THAT(error("flip,none"), HasSubstr("'none' cannot be combined"));
   EXPECT_THAT(error("flip,flip"), HasSubstr("'flip' is given twice"));
   EXPECT_THAT(error("shift:1,shift:2"), HasSubstr("'shift' is given twice"));
   EXPECT_THAT(error("flip:1"), HasSubstr("'flip' takes no value"));
-  for (const char* bad :
-       {"shift:", "shift:0", "shift:-1", "shift:65", "shift:2x", "crop:99999999999"})
-    EXPECT_THAT(error(bad), HasSubstr(fmt::format("expected 1 to 64 pixels in '{}'", bad)));
+  EXPECT_THAT(error("trivialaugment:2"), HasSubstr("'trivialaugment' takes no value"));
+  EXPECT_THAT(error("randaugment:2,9,1"), HasSubstr("'randaugment' takes at most 2 values"));
+  EXPECT_THAT(error("jitter"), HasSubstr("expected jitter:BRIGHTNESS"));
+  EXPECT_THAT(error("jitter:0.1,0.2"), HasSubstr("expected jitter:BRIGHTNESS"));
+  EXPECT_THAT(error("jitter:0"), HasSubstr("changes nothing"));
+  EXPECT_THAT(error("jitter:0.1,0.2,0.3,0.6"), HasSubstr("a hue of 0 to 0.5"));
+  for (const char* bad : {"shift:", "shift:2x", "erasing:a", "randaugment:2,9x"})
+    EXPECT_THAT(error(bad), HasSubstr(fmt::format("expected a number in '{}'", bad)));
+  for (const char* bad : {"shift:0", "shift:-1", "shift:65", "crop:99999999999"})
+    EXPECT_THAT(error(bad), HasSubstr(fmt::format("expected pixels of 1 to 64 in '{}'", bad)));
+  for (const char* bad : {"erasing:0",
+                          "erasing:1.5",
+                          "erasing:nan",
+                          "randaugment:0",
+                          "randaugment:2,31",
+                          "jitter:-1",
+                          "jitter:inf",
+                          "resized-crop:2"})
+    EXPECT_THAT(error(bad), HasSubstr(fmt::format("in '{}'", bad)));
+  EXPECT_THAT(error("shift:1.5"), HasSubstr("expected a whole number of pixels"));
+}
+
+TEST(ParseAugmentation, NumbersAfterACommaBelongToTheWordBefore) {
+  const Augmentation read =
+      parse_augmentation("erasing:0.25,randaugment:3,12,flip,jitter:0.4,trivialaugment");
+  EXPECT_EQ(read.rand_operations, 3);
+  EXPECT_EQ(read.rand_magnitude, 12);
+  EXPECT_EQ(read.jitter.saturation, 0.4f);
+  EXPECT_EQ(read.jitter.hue, 0);
+  EXPECT_TRUE(read.flip && read.trivial);
+  EXPECT_EQ(read.to_string(),
+            "flip,jitter:0.4,0.4,0.4,0,randaugment:3,12,trivialaugment,erasing:0.25");
+  EXPECT_EQ(parse_augmentation("randaugment").rand_operations, 2);
+  EXPECT_EQ(parse_augmentation("randaugment:1").rand_magnitude, 9);
+  EXPECT_EQ(parse_augmentation("erasing").erasing, 0.5);
+}
+
+/// A grey image of a size that changes have room in.
+Image plain(std::byte value) { return Image(32 * 32 * 3, value); }
+
+Image changed(const char* text, std::int64_t sample, Image image) {
+  Image scratch(image.size());
+  augment(parse_augmentation(text), {32, 32, 3}, kZero, 1, 0, sample, image.data(), scratch.data());
+  return image;
+}
+
+TEST(Augment, ErasedPartsHaveTheShareAndValueThatTheyShould) {
+  constexpr int kSamples = 2000;
+  int erased = 0;
+  for (int sample = 0; sample < kSamples; ++sample) {
+    const Image image = changed("erasing:0.25", sample, plain(std::byte{7}));
+    const auto count = std::ranges::count(image, std::byte{200});
+    ASSERT_EQ(std::ranges::count(image, std::byte{7}) + count, std::ssize(image));
+    if (count == 0) continue;
+    ++erased;
+    // Sides are whole pixels: half a pixel each, of at most 32.
+    EXPECT_GE(count, 3 * 32 * 32 * 0.02 * 0.5);
+    EXPECT_LE(count, 3 * 32 * 32 * 0.33 * 1.2);
+  }
+  // Five binomial deviations; a rectangle that does not fit ten times in a row is rarer than that.
+  EXPECT_NEAR(erased, kSamples * 0.25, 5 * std::sqrt(kSamples * 0.25 * 0.75));
+}
+
+TEST(Augment, PoliciesDrawAllChangesAndOneMoreLeavesTheOthers) {
+  Image image = plain({});
+  for (std::size_t i = 0; i < image.size(); ++i)
+    image[i] = std::byte((i * 7 + i / 96 * 5) % 211 + 20);
+  for (const char* text : {"randaugment", "trivialaugment", "jitter:0.4,0.4,0.4,0.1"}) {
+    std::set<Image> seen;
+    for (int sample = 0; sample < 300; ++sample) seen.insert(changed(text, sample, image));
+    EXPECT_GE(seen.size(), 14u) << text;
+  }
+  // Those whose draw changes nothing else show that erasing's is its own.
+  int equal = 0;
+  for (int sample = 0; sample < 50; ++sample)
+    equal += changed("erasing:1", sample, plain(std::byte{7})) ==
+             changed("jitter:0,0,0,0.5,erasing:1", sample, plain(std::byte{7}));
+  EXPECT_EQ(equal, 50);  // a grey pixel has no hue
+}
+
+TEST(Augment, ErasedPixelsAreWhatTheModelSeesAsZero) {
+  SampleSpec spec;
+  spec.input = {{4, 4, 3}, DType::u8};
+  spec.scale = {0.02f, 0.1f, 1};
+  spec.shift = {-2, -1.26f, 1};
+  EXPECT_EQ(zero_pixel(spec), (Image{std::byte{100}, std::byte{13}, std::byte{0}}));
+  spec.scale = {0.5f};
+  spec.shift = {-1000};
+  EXPECT_EQ(zero_pixel(spec), Image(3, std::byte{255}));
+  spec.scale.clear();
+  EXPECT_EQ(zero_pixel(spec), Image(3, std::byte{0}));
 }
 
 }  // namespace

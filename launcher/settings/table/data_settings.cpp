@@ -184,7 +184,8 @@ void add_data_settings(std::vector<Setting>& table) {
   rows.custom(
           "augment",
           "LIST",
-          "none, or a list of resized-crop[:SMALLEST_SHARE], shift[:PIXELS], flip, crop[:PIXELS]",
+          "none, or a list of resized-crop[:SMALLEST_SHARE], shift[:PIXELS], flip, crop[:PIXELS], "
+          "jitter:B[,C,S[,H]], randaugment[:N[,M]], trivialaugment, erasing[:P]",
           [](TrainFlags& flags, const std::string& text) {
             flags.options.augmentation = data::parse_augmentation(text);
           },

@@ -3,20 +3,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "lockstep/augment.h"
+#include "lockstep/dataset.h"
 #include "lockstep/shape.h"
 
 namespace lockstep::data {
 
 /// Changes one image in place, by all but `resized_crop`; draws keyed by (seed, epoch, sample)
-/// alone. `scratch` holds as many bytes as the image.
+/// alone. `zero`: the pixel that erased parts get, zero_pixel(). `scratch` holds as many bytes as
+/// the image.
 void augment(const Augmentation& augmentation,
              const Shape& image,
+             std::span<const std::byte> zero,
              std::uint64_t seed,
              std::uint64_t epoch,
              std::int64_t sample,
              std::byte* data,
              std::byte* scratch);
+
+/// The pixel nearest to what the model sees as 0 in every channel; black where samples are not
+/// scaled.
+std::vector<std::byte> zero_pixel(const SampleSpec& spec);
 
 }  // namespace lockstep::data
