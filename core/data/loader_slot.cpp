@@ -5,7 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/data/augment/augment.h"
+#include "core/data/augment/augment_image.h"
 
 namespace lockstep::data {
 

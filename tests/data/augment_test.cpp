@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "core/data/augment/augment.h"
+#include "core/data/augment/augment_image.h"
 #include "lockstep/error.h"
 #include "tests/data/data_fixture.h"
 

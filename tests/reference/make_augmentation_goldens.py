@@ -63,7 +63,7 @@ def rows():
 
 def quoted(pixels):
     text = hexadecimal(pixels)
-    lines = [text[i:i + 108] for i in range(0, len(text), 108)]
+    lines = [text[i:i + 150] for i in range(0, len(text), 150)]
     return "\n  " + "\n  ".join(f'"{line}"' for line in lines)
 
 

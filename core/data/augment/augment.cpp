@@ -1,128 +1,201 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/augment/augment.h"
+#include "lockstep/augment.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <cstring>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <vector>
 
-#include "core/base/random.h"
-#include "core/data/augment/random_changes.h"
+#include "core/base/check.h"
+#include "core/base/parameter_names.h"
+#include "core/base/suggest.h"
 
 namespace lockstep::data {
 namespace {
 
-/// Moves the image by (dx, dy) pixels to the right and down; zeros move in.
-void translate(std::int64_t h,
-               std::int64_t w,
-               std::int64_t c,
-               int dx,
-               int dy,
-               std::byte* data,
-               std::byte* scratch) {
-  if (dx == 0 && dy == 0) return;
-  std::memcpy(scratch, data, std::size_t(h * w * c));
-  std::memset(data, 0, std::size_t(h * w * c));
-  const std::int64_t width = w - std::abs(dx);
-  if (width <= 0) return;
-  for (std::int64_t y = std::max(0, dy); y < std::min(h, h + dy); ++y)
-    std::memcpy(data + (y * w + std::max(0, dx)) * c,
-                scratch + ((y - dy) * w + std::max(0, -dx)) * c,
-                std::size_t(width * c));
+constexpr int kMaxPixels = 64;
+constexpr double kSmallestShare = 0.08;
+
+/// A word of the list, and the numbers after its colon.
+struct Item {
+  std::string_view text, word;
+  std::vector<double> values;
+};
+
+std::optional<double> number_of(std::string_view text) {
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{} || end != text.data() + text.size()) return {};
+  return number;
 }
 
-template <std::int64_t kBytes>
-void flip_row(std::int64_t w, std::byte* row) {
-  for (std::byte *left = row, *right = row + (w - 1) * kBytes; left < right;
-       left += kBytes, right -= kBytes) {
-    std::byte pixel[kBytes];
-    std::memcpy(pixel, left, kBytes);
-    std::memcpy(left, right, kBytes);
-    std::memcpy(right, pixel, kBytes);
+/// Throws ConfigError: something after the colon is not a number.
+Item item_of(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  Item item{text, text.substr(0, colon), {}};
+  if (colon == text.npos) return item;
+  for (std::size_t begin = colon + 1; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto number = number_of(text.substr(begin, end - begin));
+    LOCKSTEP_CHECK(number, ConfigError, "`augment`: expected a number in '{}'", as_written(text));
+    item.values.push_back(*number);
+    begin = end + 1;
+  }
+  return item;
+}
+
+/// Value `index` of the item, from low to high, or `otherwise` where it has fewer.
+double value(const Item& item,
+             std::size_t index,
+             const char* what,
+             double low,
+             double high,
+             double otherwise) {
+  if (index >= item.values.size()) return otherwise;
+  const double number = item.values[index];
+  LOCKSTEP_CHECK(number >= low && number <= high,
+                 ConfigError,
+                 "`augment`: expected {} of {} to {} in '{}'",
+                 what,
+                 low,
+                 high,
+                 as_written(item.text));
+  return number;
+}
+
+int whole(const Item& item, std::size_t index, const char* what, int low, int high, int otherwise) {
+  const double number = value(item, index, what, low, high, otherwise);
+  LOCKSTEP_CHECK(number == double(int(number)),
+                 ConfigError,
+                 "`augment`: expected a whole number of {} in '{}'",
+                 what,
+                 as_written(item.text));
+  return int(number);
+}
+
+void expect_values(const Item& item, std::size_t most) {
+  LOCKSTEP_CHECK(item.values.size() <= most,
+                 ConfigError,
+                 "`augment`: '{}' takes {}, got '{}'",
+                 item.word,
+                 most == 0   ? std::string("no value")
+                 : most == 1 ? std::string("one value")
+                             : fmt::format("at most {} values", most),
+                 as_written(item.text));
+}
+
+ColorJitter jitter_of(const Item& item) {
+  const std::size_t count = item.values.size();
+  LOCKSTEP_CHECK(count == 1 || count == 3 || count == 4,
+                 ConfigError,
+                 "`augment`: expected jitter:BRIGHTNESS[,CONTRAST,SATURATION[,HUE]], got '{}'",
+                 as_written(item.text));
+  constexpr double kMaxChange = 10;
+  const double all = value(item, 0, "a change", 0, kMaxChange, 0);
+  const ColorJitter jitter{float(all),
+                           float(value(item, 1, "a change", 0, kMaxChange, all)),
+                           float(value(item, 2, "a change", 0, kMaxChange, all)),
+                           float(value(item, 3, "a hue", 0, 0.5, 0))};
+  LOCKSTEP_CHECK(
+      !jitter.none(), ConfigError, "`augment`: '{}' changes nothing", as_written(item.text));
+  return jitter;
+}
+
+constexpr std::array<std::string_view, 9> kWords{"none",
+                                                 "shift",
+                                                 "flip",
+                                                 "crop",
+                                                 "resized-crop",
+                                                 "jitter",
+                                                 "randaugment",
+                                                 "trivialaugment",
+                                                 "erasing"};
+
+[[noreturn]] void refuse(const Item& item) {
+  if (item.word == "none")
+    throw ConfigError(
+        fmt::format("`augment`: 'none' cannot be combined with others, got '{}' among them",
+                    as_written(item.text)));
+  std::string words;
+  for (const std::string_view word : std::span(kWords).subspan(1))
+    words += fmt::format("{}, ", word);
+  const std::string near = nearest(item.word, kWords);
+  throw ConfigError(
+      fmt::format("`augment`: expected {}or none, got '{}'", words, as_written(item.text)),
+      near.empty() ? "" : fmt::format("did you mean '{}'?", near));
+}
+
+void add(const Item& item, Augmentation& result) {
+  const auto once = [&](bool fresh, std::size_t most_values) {
+    LOCKSTEP_CHECK(fresh, ConfigError, "`augment`: '{}' is given twice", item.word);
+    expect_values(item, most_values);
+  };
+  if (item.word == "shift") {
+    once(result.shift == 0, 1);
+    result.shift = whole(item, 0, "pixels", 1, kMaxPixels, 2);
+  } else if (item.word == "crop") {
+    once(result.crop == 0, 1);
+    result.crop = whole(item, 0, "pixels", 1, kMaxPixels, 4);
+  } else if (item.word == "resized-crop") {
+    once(result.resized_crop == 0, 1);
+    result.resized_crop = value(item, 0, "a share", 0.001, 1, kSmallestShare);
+  } else if (item.word == "flip") {
+    once(!result.flip, 0);
+    result.flip = true;
+  } else if (item.word == "jitter") {
+    once(result.jitter.none(), 4);
+    result.jitter = jitter_of(item);
+  } else if (item.word == "randaugment") {
+    once(result.rand_operations == 0, 2);
+    result.rand_operations = whole(item, 0, "operations", 1, 14, 2);
+    result.rand_magnitude = whole(item, 1, "magnitude", 0, 30, 9);
+  } else if (item.word == "trivialaugment") {
+    once(!result.trivial, 0);
+    result.trivial = true;
+  } else if (item.word == "erasing") {
+    once(result.erasing == 0, 1);
+    result.erasing = value(item, 0, "a probability", 0.001, 1, 0.5);
+  } else {
+    refuse(item);
   }
 }
 
-void flip(std::int64_t h, std::int64_t w, std::int64_t c, std::byte* data) {
-  for (std::int64_t y = 0; y < h; ++y) {
-    std::byte* row = data + y * w * c;
-    if (c == 1) {
-      std::reverse(row, row + w);
-    } else if (c == 3) {
-      flip_row<3>(w, row);
-    } else {
-      for (std::int64_t left = 0, right = w - 1; left < right; ++left, --right)
-        std::swap_ranges(row + left * c, row + (left + 1) * c, row + right * c);
-    }
-  }
-}
-
-/// A whole number in [-limit, limit]; biased by less than limit / 2^31.
-int offset(std::uint32_t word, int limit) {
-  return int(std::uint64_t{word} * std::uint64_t(2 * limit + 1) >> 32) - limit;
+/// The end of the item that begins at `begin`: a comma ahead of a number belongs to it.
+std::size_t end_of_item(std::string_view text, std::size_t begin) {
+  std::size_t end = text.find(',', begin);
+  while (end != text.npos && end + 1 < text.size() && text[end + 1] >= '0' && text[end + 1] <= '9')
+    end = text.find(',', end + 1);
+  return std::min(end, text.size());
 }
 
 }  // namespace
 
-void augment(const Augmentation& augmentation,
-             const Shape& image,
-             std::span<const std::byte> zero,
-             std::uint64_t seed,
-             std::uint64_t epoch,
-             std::int64_t sample,
-             std::byte* data,
-             std::byte* scratch) {
-  const std::int64_t h = image[0], w = image[1], c = image[2];
-  // Each change has its own block, so that adding one leaves the draws of the others.
-  const std::uint64_t key = random_key(seed, "augment");
-  const auto draw = [&](std::uint64_t change) {
-    return philox(key, std::uint64_t(sample), epoch << 2 | change);
-  };
-  if (augmentation.shift > 0) {
-    const RandomBlock words = draw(0);
-    const int dx = offset(words[0], augmentation.shift), dy = offset(words[1], augmentation.shift);
-    translate(h, w, c, dx, dy, data, scratch);
-  }
-  if (augmentation.flip && draw(1)[0] >> 31) flip(h, w, c, data);
-  if (augmentation.crop > 0) {
-    // Cutting the original size from a padded image is a move by up to the padding.
-    const RandomBlock words = draw(2);
-    const int dx = offset(words[0], augmentation.crop), dy = offset(words[1], augmentation.crop);
-    translate(h, w, c, dx, dy, data, scratch);
-  }
-  if (!augmentation.changes_pixels()) return;
-  const Pixels pixels{reinterpret_cast<std::uint8_t*>(data), h, w, c};
-  const auto stream = [&](std::string_view change) {
-    const RandomBlock block = philox(random_key(seed, change), std::uint64_t(sample), epoch);
-    return RandomStream(std::uint64_t{block[0]} << 32 | block[1],
-                        std::uint64_t{block[2]} << 32 | block[3]);
-  };
-  if (!augmentation.jitter.none()) {
-    RandomStream random = stream("jitter");
-    color_jitter(pixels, augmentation.jitter, random);
-  }
-  if (augmentation.rand_operations > 0) {
-    RandomStream random = stream("randaugment");
-    rand_augment(
-        pixels, augmentation.rand_operations, augmentation.rand_magnitude, random, scratch);
-  }
-  if (augmentation.trivial) {
-    RandomStream random = stream("trivialaugment");
-    trivial_augment(pixels, random, scratch);
-  }
-  if (augmentation.erasing > 0) {
-    RandomStream random = stream("erasing");
-    random_erasing(pixels, augmentation.erasing, zero, random);
-  }
+std::string Augmentation::to_string() const {
+  std::string text;
+  if (resized_crop > 0) text += fmt::format(",resized-crop:{}", resized_crop);
+  if (shift > 0) text += fmt::format(",shift:{}", shift);
+  if (flip) text += ",flip";
+  if (crop > 0) text += fmt::format(",crop:{}", crop);
+  if (!jitter.none())
+    text += fmt::format(
+        ",jitter:{},{},{},{}", jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue);
+  if (rand_operations > 0)
+    text += fmt::format(",randaugment:{},{}", rand_operations, rand_magnitude);
+  if (trivial) text += ",trivialaugment";
+  if (erasing > 0) text += fmt::format(",erasing:{}", erasing);
+  return text.empty() ? "none" : text.substr(1);
 }
 
-std::vector<std::byte> zero_pixel(const SampleSpec& spec) {
-  std::vector<std::byte> pixel(std::size_t(spec.input.shape[-1]));
-  for (std::size_t c = 0; c < pixel.size() && !spec.scale.empty(); ++c) {
-    const std::size_t i = spec.scale.size() == 1 ? 0 : c;
-    const float value = -spec.shift[i] / spec.scale[i];
-    if (value >= 0) pixel[c] = std::byte(std::min(std::nearbyint(value), 255.0f));
+Augmentation parse_augmentation(std::string_view text) {
+  Augmentation result;
+  if (text == "none") return result;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = end_of_item(text, begin);
+    add(item_of(text.substr(begin, end - begin)), result);
+    begin = end + 1;
   }
-  return pixel;
+  return result;
 }
 
 }  // namespace lockstep::data
