@@ -42,6 +42,10 @@ struct CheckpointState {
   /// The lowest validation loss so far and the steps done then; -1 where there was none.
   double best_val_loss = kUnknown;
   std::int64_t best_step = -1;
+  /// With TrainOptions::early_stop, and otherwise not in the file: the lowest validation loss that
+  /// all ranks know of, the steps done then (-1: none), and the validations since.
+  double lowest_val_loss = kUnknown;
+  std::int64_t lowest_val_step = -1, validations_since_lowest = 0;
   /// Key and value of everything that decides the bits of the run.
   std::vector<std::pair<std::string, std::string>> settings;
 

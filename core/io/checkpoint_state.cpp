@@ -19,10 +19,12 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr std::array kKeys{
-    "step",          "samples",       "wall_s",         "train_loss", "evaluated",   "val_loss",
-    "val_accuracy",  "best_val_loss", "best_step",      "settings",   "open_labels", "open_loss",
-    "open_accuracy", "skipped_steps", "skipped_in_row", "left_out",   "rollbacks",   "loss_mean",
-    "loss_variance", "loss_count",    "rollback_base"};
+    "step",          "samples",         "wall_s",          "train_loss",
+    "evaluated",     "val_loss",        "val_accuracy",    "best_val_loss",
+    "best_step",     "settings",        "open_labels",     "open_loss",
+    "open_accuracy", "skipped_steps",   "skipped_in_row",  "left_out",
+    "rollbacks",     "loss_mean",       "loss_variance",   "loss_count",
+    "rollback_base", "lowest_val_loss", "lowest_val_step", "validations_since_lowest"};
 
 ordered_json real_to_json(double value) {
   if (std::isnan(value)) return nullptr;
@@ -159,6 +161,20 @@ void read_open_means(const Fields& fields, CheckpointState& state) {
   state.open_accuracy = fields.finite("open_accuracy");
 }
 
+void add_early_stop(const CheckpointState& state, ordered_json& object) {
+  if (state.lowest_val_step < 0) return;
+  object["lowest_val_loss"] = real_to_json(state.lowest_val_loss);
+  object["lowest_val_step"] = state.lowest_val_step;
+  object["validations_since_lowest"] = state.validations_since_lowest;
+}
+
+void read_early_stop(const Fields& fields, CheckpointState& state) {
+  if (!fields.has("lowest_val_step")) return;
+  state.lowest_val_loss = fields.real("lowest_val_loss");
+  state.lowest_val_step = fields.whole("lowest_val_step", 0);
+  state.validations_since_lowest = fields.whole("validations_since_lowest", 0);
+}
+
 void add_faults(const CheckpointState& state, ordered_json& object) {
   if (state.skipped_steps > 0) {
     object["skipped_steps"] = state.skipped_steps;
@@ -205,6 +221,7 @@ std::string to_text(const CheckpointState& state) {
                       {"best_step", state.best_step},
                       {"settings", settings_to_json(state)}};
   add_open_means(state, object);
+  add_early_stop(state, object);
   add_faults(state, object);
   return object.dump() + "\n";
 }
@@ -223,6 +240,7 @@ CheckpointState parse_state(const std::string& file, std::string_view text) {
   state.best_step = fields.whole("best_step", -1);
   state.settings = fields.pairs("settings");
   read_open_means(fields, state);
+  read_early_stop(fields, state);
   read_faults(fields, state);
   return state;
 }

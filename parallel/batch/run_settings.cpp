@@ -66,6 +66,8 @@ Fingerprint run_settings(const TrainOptions& options,
     settings.emplace_back("group", fmt::format("{}", fmt::join(texts, "; ")));
   }
   if (options.sharding == Sharding::optimizer) settings.emplace_back("shard", "optimizer");
+  if (options.early_stop > 0)
+    settings.emplace_back("early-stop", std::to_string(options.early_stop));
   if (options.ema.on()) settings.emplace_back("ema", to_string(options.ema));
   if (options.clip_value > 0)
     settings.emplace_back("clip-value", fmt::format("{}", options.clip_value));

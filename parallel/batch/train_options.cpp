@@ -80,6 +80,12 @@ void validate(const TrainOptions& o) {
                  o.log_every,
                  o.eval_every);
   LOCKSTEP_CHECK(
+      o.early_stop >= 0, ConfigError, "`early_stop` must not be negative, got {}", o.early_stop);
+  LOCKSTEP_CHECK(o.early_stop == 0 || o.eval_every != 0,
+                 ConfigError,
+                 "`early_stop` {} counts validations, and `eval_every` 0 makes none",
+                 o.early_stop);
+  LOCKSTEP_CHECK(
       o.on_spike == OnSpike::ignore || o.checkpoint.every_steps > 0,
       ConfigError,
       "`on_spike` rollback: goes back to checkpoints that are saved every so many steps, "

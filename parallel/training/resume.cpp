@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 /// They decide how a run is executed or watched, not what it computes.
-constexpr std::array<std::string_view, 11> kFreeSettings{"fusion",
+constexpr std::array<std::string_view, 12> kFreeSettings{"fusion",
                                                          "recompute",
                                                          "memory-limit",
                                                          "shard",
@@ -37,6 +37,7 @@ constexpr std::array<std::string_view, 11> kFreeSettings{"fusion",
                                                          "log-every",
                                                          "noise-scale-every",
                                                          "eval-every",
+                                                         "early-stop",
                                                          "check-replicas-every",
                                                          "on-nonfinite"};
 constexpr std::string_view kDeviceClass = "device class";

@@ -19,10 +19,15 @@ TrainingRun::TrainingRun(const Parts& parts)
       requests_(feed_),
       replica_check_(p_.context, inside_.saved_arrays(), p_.options.check_replicas_every),
       straggler_watch_(p_.context, inside_, p_.observers),
-      noise_watch_(p_.context, inside_.parts.shard_norms) {
+      noise_watch_(p_.context, inside_.parts.shard_norms),
+      early_stop_(p_.options.early_stop, nullptr) {
   LOCKSTEP_CHECK(p_.options.on_spike == OnSpike::ignore || !p_.options.checkpoint.folder.empty(),
                  ConfigError,
                  "on_spike rollback needs a folder of checkpoints to go back to");
+  LOCKSTEP_CHECK(p_.options.early_stop == 0 || p_.data.validation,
+                 ConfigError,
+                 "`early_stop` {} counts validations, and there is no validation data",
+                 p_.options.early_stop);
   make_loader(p_.start ? p_.start->state.step : 0);
   if (p_.data.validation)
     evaluation_.emplace(p_.context, p_.replica, p_.options, p_.data.validation);
@@ -91,7 +96,7 @@ TrainSummary TrainingRun::run() {
     evaluate();
     if (summary_.evaluated) save_when_due();
   }
-  while (spike_ || (done_ < p_.steps && !summary_.stopped)) {
+  while (spike_ || (done_ < p_.steps && !summary_.stopped && !early_stop_.is_due())) {
     if (spike_) roll_back();
     train_one_step();
     p_.context.position().enter(RunStage::training);  // the first step is after it
@@ -106,6 +111,8 @@ TrainSummary TrainingRun::run() {
     if (summary_.stopped) take(p_.replica.finish_steps());
     if (summary_.stopped && spike_) roll_back();
   }
+  if (early_stop_.is_due() && !summary_.stopped)
+    summary_.lowest_val_step = early_stop_.lowest_step();
   agreement_.reset();               // it ends with a message, which must not wait for the last save
   replica_check_.check_now(done_);  // before that save
   collect_skipped();
@@ -135,6 +142,7 @@ void TrainingRun::take_over(const io::CheckpointState& state) {
   summary_.evaluated = state.evaluated;
   summary_.val_loss = state.val_loss;
   summary_.val_accuracy = state.val_accuracy;
+  early_stop_ = EarlyStop(p_.options.early_stop, &state);
 }
 
 void TrainingRun::tell_start() {
@@ -231,6 +239,7 @@ void TrainingRun::evaluate() {
   summary_.val_loss = record->val_loss;
   summary_.val_accuracy = record->val_accuracy;
   summary_.evaluated = true;
+  early_stop_.after_validation(done_, record->val_loss);
 }
 
 /// Of the training loader, which ends.
@@ -296,6 +305,7 @@ std::optional<io::CheckpointState> TrainingRun::state() const {
     state.val_loss = summary_.val_loss;
     state.val_accuracy = summary_.val_accuracy;
   }
+  early_stop_.save(state);
   state.settings = p_.settings;
   return state;
 }

@@ -26,6 +26,7 @@
 #include "parallel/replica/replica_check.h"
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/checkpointing.h"
+#include "parallel/training/early_stop.h"
 #include "parallel/training/evaluation.h"
 #include "parallel/training/resume.h"
 
@@ -132,6 +133,7 @@ class TrainingRun {
   std::int64_t known_ = -1;         // the newest step that is known
   std::int64_t skipped_in_row_ = 0;
   int replays_ = 0;
+  EarlyStop early_stop_;
   std::optional<SpikeWatch> watch_;                    // with OnSpike::rollback
   std::optional<StepResult> spike_;                    // that waits for roll_back()
   std::int64_t started_from_ = 0, base_of_start_ = 0;  // its step and rollback_base()

@@ -207,6 +207,26 @@ class ResumedRun(Resuming):
         self.expect_error(self.go_on("--steps=70"), 2, "80 steps done", "the 70")
         self.assertEqual(self.summary()["steps"], 80)
 
+    def test_early_stop_counts_on(self):
+        # A rate that changes no weight: no validation after the first has a lower loss.
+        flags = ("--lr=1e-30", "--lr-schedule=constant", "--eval-every=2", "--early-stop=3")
+        whole = self.finish("--steps=1000", *flags, "--out=whole")
+        self.assertEqual((self.summary("whole")["steps"], self.summary("whole")["lowest_val_step"]), (8, 2))
+        self.assertIn("lowest after step 2", whole.stdout)
+        self.finish("--steps=5", *flags, "--out=run")  # validates after 2, 4 and 5 steps
+        self.assertIsNone(self.summary()["lowest_val_step"])
+        result = self.go_on("--steps=1000")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual((self.summary()["steps"], self.summary()["lowest_val_step"]), (6, 2))
+        again = self.go_on("--steps=1000")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(self.summary()["steps"], 6)
+        more = self.go_on("--steps=10", "--early-stop=0")
+        self.assertEqual(more.returncode, 0, more.stderr)
+        self.assertEqual(self.summary()["steps"], 10)
+        self.expect_error(self.run_command(self.run_flags("--steps=10", "--early-stop=3", "--eval-every=0")),
+                          2, "--early-stop", "--eval-every")
+
     def test_from_another_folder(self):
         """Relative paths begin where the run was started; a project that has moved has its own."""
         train = [self.program, "train", "--model=mlp", "--data=csv:table.csv", "--global-batch=16",

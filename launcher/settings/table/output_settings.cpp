@@ -74,6 +74,10 @@ void add_intervals(SettingRows rows) {
              LOCKSTEP_AT(options.eval_every),
              -1,
              "steps between validations; 0: never, -1: every epoch");
+  rows.whole("early-stop",
+             LOCKSTEP_AT(options.early_stop),
+             0,
+             "end after so many validations in a row without a lower validation loss; 0: never");
   rows.whole(
       "check-replicas-every",
       LOCKSTEP_AT(options.check_replicas_every),
