@@ -21,11 +21,22 @@ namespace {
 struct Sampling {
   double temperature = 0.8;
   std::size_t top_k = 0;  ///< 0: all tokens
+  double top_p = 1;       ///< 1: all tokens
   std::uint64_t seed = 1;
 };
 
-/// Draws token number `position` from softmax(logits / temperature) over the top_k likeliest; the
-/// likeliest itself at temperature 0.
+/// How many of `weights`, descending, have a share of at least `top_p` together: the fewest
+/// (nucleus sampling, Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration", section
+/// 3.1).
+std::size_t nucleus_of(std::span<const double> weights, double top_p) {
+  double left = top_p * std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::size_t count = 0;
+  while (count < weights.size() && left > 0) left -= weights[count++];
+  return std::max<std::size_t>(1, count);
+}
+
+/// Draws token number `position` from softmax(logits / temperature) over the top_k likeliest, and
+/// of them over the likeliest that have a share of top_p; the likeliest itself at temperature 0.
 std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::uint64_t position) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -38,6 +49,8 @@ std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::
     weights.push_back(
         std::exp((double(logits[std::size_t(token)]) - double(logits[std::size_t(order[0])])) /
                  sampling.temperature));
+  if (sampling.top_p < 1) weights.resize(nucleus_of(weights, sampling.top_p));
+  order.resize(weights.size());
   RandomStream random(random_key(sampling.seed, "generate"), position);
   double left = double(random.uniform()) * std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -109,6 +122,11 @@ int generate_command(const std::vector<std::string>& arguments) {
   app.add_option("--top-k", top_k, "draw from the K likeliest tokens; 0: from all")
       ->capture_default_str()
       ->check(whole_number("--top-k", 0, 1 << 24));
+  app.add_option("--top-p",
+                 sampling.top_p,
+                 "draw from the fewest likeliest tokens that have this share together; 1: from all")
+      ->capture_default_str()
+      ->check(real_number("--top-p", 0, 1));
   app.add_option("--sample-seed", sampling.seed, "key of the draws")->capture_default_str();
   const SavedRun run = open_saved_run(app, arguments);
   if (run.weights.empty()) return 0;

@@ -69,6 +69,16 @@ class SavedRuns(ProgramTest):
         again = self.command("generate", "--from=gpt", "--prompt=the dog ", "--tokens=40",
                              "--temperature=0")
         self.assertEqual(again.stdout, result.stdout)
+        drawn = {}
+        for top_p in ("0", "0.5", "1"):  # at this temperature all characters are about as likely
+            one = self.command("generate", "--from=gpt", "--prompt=the dog ", "--tokens=40",
+                               "--temperature=100", f"--top-p={top_p}")
+            self.assertEqual(one.returncode, 0, one.stderr)
+            drawn[top_p] = one.stdout
+        self.assertEqual(drawn["0"], result.stdout)
+        self.assertNotEqual(drawn["0.5"], drawn["0"])
+        self.assertNotEqual(drawn["0.5"], drawn["1"])
+        self.expect_error(self.command("generate", "--from=gpt", "--top-p=1.5"), 2, "--top-p")
 
     def test_a_checkpoint_is_as_good_as_a_run(self):
         earlier, newest = self.run_with_checkpoints("--lr=0.3")
