@@ -117,6 +117,13 @@ SmallRun gpt_sharded() {
   run.options.sharding = Sharding::optimizer;
   return run;
 }
+/// With rows of several owners.
+SmallRun mlp_normuon_sharded() {
+  SmallRun run = mlp();
+  run.options.optimizer = NorMuon{};
+  run.options.sharding = Sharding::optimizer;
+  return run;
+}
 /// Whose owners send most weights as bf16.
 SmallRun gpt_sharded_in_bf16() {
   SmallRun run = gpt_sharded();
@@ -297,6 +304,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &resnet_sharded,
                                            &gpt_sharded,
                                            &gpt_sharded_in_bf16,
+                                           &mlp_normuon_sharded,
                                            &mlp_clipped,
                                            &mlp_muon));
 
