@@ -13,6 +13,7 @@
 #include "core/exec/kernel.h"
 #include "core/exec/optimizer_update.h"
 #include "core/plan/norm_block.h"
+#include "core/plan/weight_message.h"
 #include "core/profile/device_tracer.h"
 #include "core/profile/range_marker.h"
 #include "lockstep/device_use.h"
@@ -50,6 +51,13 @@ struct BlockRange {
   std::int64_t offset = 0;
   std::int64_t elems = 0;
   std::int64_t first = 0;
+};
+
+/// A stretch of the flat space that is hashed. Offsets and counts in elements.
+struct HashRange {
+  std::int64_t offset = 0;
+  std::int64_t elems = 0;
+  bool bf16 = false;  ///< the elements rounded as pack_weights() has them, widened
 };
 
 /// A running statistic in the flat space. Offsets and counts in elements.
@@ -290,7 +298,7 @@ class Backend {
   /// pushed, then the top is `merges` times replaced by the sum of the top two, and one remains at
   /// the end. `elems` each. Terms are consumed: their memory may be written; `result` may be one.
   virtual void sum_tree(std::span<const TreeTerm> terms, float* result, std::int64_t elems);
-  /// One phase of an optimizer's step on these ranges. Does not wait.
+  /// One phase of an optimizer's step on these ranges, and on its rows. Does not wait.
   virtual void optimizer_update(const OptimizerUpdate& update,
                                 std::span<const FlatRange> ranges) = 0;
   /// Sum of squares of each range: fixed blocks of kNormBlock elements, summed in fp64 in order.
@@ -332,11 +340,20 @@ class Backend {
                            const StepOutcome* outcome) = 0;
   /// See UnitClip. Nothing where its outcome is bad. Does not wait.
   virtual void clip_units(const UnitClip& clip, std::span<const UnitRange> ranges) = 0;
+  /// message[piece.place], ... = values[piece.offset], ... of each piece: rounded as the kernels
+  /// round weights to bf16, or as they are. Does not wait.
+  virtual void pack_weights(const float* values,
+                            std::span<const WeightPiece> pieces,
+                            std::uint16_t* message) = 0;
+  /// The way back; bf16 becomes the fp32 of the same value. Does not wait.
+  virtual void unpack_weights(const std::uint16_t* message,
+                              std::span<const WeightPiece> pieces,
+                              float* values) = 0;
   /// result[i], on the host: the sum modulo 2^64 over the elements of ranges[i] of
   /// mix(bits of the element, its offset), so that every order of adding gives the same; see
   /// core/exec/replica_hash.h.
   virtual void hash(const float* values,
-                    std::span<const FlatRange> ranges,
+                    std::span<const HashRange> ranges,
                     std::uint64_t* result) = 0;
   /// For each of `statistics`: value += momentum * (sum - weight * value), elementwise; value in
   /// `values`, sum and the scalar weight in `sums`. Nothing where `outcome` (in device memory;

@@ -34,7 +34,9 @@ class DryBackend : public Backend {
   void conclude_step(const StepSums&, StepOutcome*) override {}
   void clip_values(float*, float, std::span<const FlatRange>, const StepOutcome*) override {}
   void clip_units(const UnitClip&, std::span<const UnitRange>) override {}
-  void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override {}
+  void pack_weights(const float*, std::span<const WeightPiece>, std::uint16_t*) override {}
+  void unpack_weights(const std::uint16_t*, std::span<const WeightPiece>, float*) override {}
+  void hash(const float*, std::span<const HashRange>, std::uint64_t*) override {}
   void update_average(const AverageUpdate&) override {}
   void swap(float*, float*, std::int64_t) override {}
   void update_running_statistics(float*,

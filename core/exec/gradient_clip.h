@@ -3,34 +3,22 @@
 
 #include <cstdint>
 
+#include "core/exec/unit_range.h"
+
 namespace lockstep {
 
 struct StepOutcome;
 
-/// Units of one tensor: each the gradients, and the weights, of one output. A matrix has a unit a
-/// row, a convolution one a filter; a vector is one unit. Offsets and counts in elements.
-struct UnitRange {
-  std::int64_t offset = 0;  ///< of the tensor
-  std::int64_t unit = 0;    ///< elements of a unit
-  std::int64_t first = 0;   ///< unit
-  std::int64_t elems = 1;   ///< units
-  /// Index of the gradient's squared norm where it is given: then this is one unit, of which the
-  /// elements from `own` on, `own_elems` of them, are clipped. -1: all of each unit, whose norm
-  /// follows from its gradients.
-  std::int32_t norm = -1;
-  std::int64_t own = 0, own_elems = 0;
-};
-
 /// Clips each unit's gradient to `factor` times the norm of its weights (Brock et al. 2021,
 /// "High-Performance Large-Scale Image Recognition Without Normalization", equation 3):
 ///   gradient *= unit_factor(|weights|, grad_scale |gradient|, factor)
-/// L2 norms. A squared norm is that of pieces, which end where blocks of kNormBlock elements of the
-/// tensor do: each as Backend::squared_norms() has it, added in order, in fp64.
+/// L2 norms; UnitRange says how they are summed.
 struct UnitClip {
   float* gradients = nullptr;
   const float* weights = nullptr;
   float factor = 0;
-  const double* norms = nullptr;         ///< by UnitRange::norm; null: none is given
+  /// By UnitRange::norm; null: none is given.
+  const double *weight_norms = nullptr, *gradient_norms = nullptr;
   const StepOutcome* outcome = nullptr;  ///< in device memory: its grad_scale; null: 1
 };
 

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "core/exec/step_counters.h"
+#include "core/exec/unit_range.h"
 #include "core/optim/optimizer.h"
 #include "lockstep/optimizer.h"
 
@@ -29,6 +31,12 @@ struct OptimizerUpdate {
   /// Squared norms by FlatRange::tensor, in device memory; null: the optimizer has no such phase.
   const double* weight_norms = nullptr;
   const double* direction_norms = nullptr;
+  /// Elements of whole tensors, as the norms.
+  const double* tensor_elems = nullptr;
+  /// In the phase of rows, what it updates in the place of ranges; and squared norms of the
+  /// direction's rows by UnitRange::norm, in device memory.
+  std::span<const UnitRange> rows = {};
+  const double* row_norms = nullptr;
   /// In device memory; null: none. Its grad_scale takes the place of the one above, and where it is
   /// bad the update does nothing.
   const StepOutcome* outcome = nullptr;

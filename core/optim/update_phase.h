@@ -20,7 +20,7 @@ namespace lockstep {
 /// where the phases have `orthogonalize`, otherwise all that are neither a norm's nor a bias.
 ///
 /// In phases of kernels, which backends have for each optimizer, an element depends on its own
-/// values and on the norms of its tensor alone:
+/// values and on the norms of its tensor, or row, alone. A phase may come twice:
 enum class UpdatePhase : std::uint8_t {
   update,            ///< kernel, all ranges: state, parameters
   tensor_update,     ///< the same, ranges of tensors with a norm alone
@@ -28,6 +28,9 @@ enum class UpdatePhase : std::uint8_t {
   direction,         ///< kernel, all ranges: state, and the direction
   tensor_direction,  ///< the same, ranges of tensors with a norm alone
   normalize,         ///< kernel, ranges of tensors with a norm: the direction, divided by its norm
+  /// Kernel, rows of tensors with a norm, which are matrices (as_matrix()): state, and the
+  /// direction, by the norm of its row.
+  normalize_rows,
   /// Squared norms of the weights of each tensor with one, in the order of
   /// Backend::squared_norms().
   weight_norms,

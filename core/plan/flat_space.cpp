@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/plan/norm_block.h"
+#include "core/plan/precision.h"
 
 namespace lockstep {
 namespace {
@@ -153,7 +154,42 @@ void append(FlatSpace& space, int parameter, std::int64_t elems, const BucketSiz
   space.elems += left;
 }
 
+/// Whether a sharded bucket has some of the segment.
+bool is_sharded(const FlatSpace& space, const Segment& segment) {
+  return std::ranges::any_of(space.buckets, [&](const Bucket& bucket) {
+    return bucket.sharded && bucket.offset < segment.offset + segment.elems &&
+           segment.offset < bucket.offset + bucket.elems;
+  });
+}
+
+void mark_bf16(FlatSpace& space, const Graph& graph) {
+  const std::vector<bool> rounded = bf16_weights(graph);
+  for (Segment& segment : space.segments)
+    segment.bf16 = rounded[std::size_t(segment.parameter)] && is_sharded(space, segment);
+  for (Bucket& bucket : space.buckets)
+    for (const WeightRun& run : weight_runs(space, bucket.offset, bucket.elems))
+      if (bucket.sharded && run.bf16) bucket.bf16_elems += run.elems;
+}
+
 }  // namespace
+
+std::vector<WeightRun> weight_runs(const FlatSpace& space,
+                                   std::int64_t offset,
+                                   std::int64_t elems) {
+  std::vector<WeightRun> runs;
+  const std::int64_t end = offset + elems;
+  auto segment = std::ranges::upper_bound(space.segments, offset, {}, &Segment::offset);
+  if (segment != space.segments.begin()) --segment;
+  for (; segment != space.segments.end() && segment->offset < end; ++segment) {
+    const std::int64_t begin = std::max(segment->offset, offset);
+    if (runs.empty() || runs.back().bf16 != segment->bf16)
+      runs.push_back({.offset = runs.empty() ? offset : begin, .elems = 0, .bf16 = segment->bf16});
+    const auto next = std::next(segment);
+    const std::int64_t last = next == space.segments.end() ? end : std::min(end, next->offset);
+    runs.back().elems = last - runs.back().offset;
+  }
+  return runs;
+}
 
 FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes, const BucketRules& rules) {
   FlatSpace space;
@@ -180,17 +216,19 @@ FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes, const BucketRul
     space.segments.push_back({int(i), space.elems, elems, -1});
     space.elems += padded(elems);
   }
+  if (sizes.sharded_unit > 0) mark_bf16(space, graph);
   return space;
 }
 
 std::string to_text(const FlatSpace& space, const Graph& graph) {
   std::string text;
   for (const Segment& s : space.segments)
-    text += fmt::format("segment {} offset={} elems={} bucket={}\n",
+    text += fmt::format("segment {} offset={} elems={} bucket={}{}\n",
                         graph.parameters()[std::size_t(s.parameter)].name,
                         s.offset,
                         s.elems,
-                        s.bucket);
+                        s.bucket,
+                        s.bf16 ? " bf16" : "");
   for (const Bucket& b : space.buckets)
     text += fmt::format(
         "bucket offset={} elems={}{}\n", b.offset, b.elems, b.sharded ? " sharded" : "");

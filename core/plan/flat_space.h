@@ -16,7 +16,14 @@ struct Bucket {
   std::int64_t elems = 0;
   /// Each rank updates a chunk of it: see Note [Sharded optimizer] in ownership.h.
   bool sharded = false;
+  /// Of a sharded one: elements that owners send as bf16, see Note [Weights in bf16].
+  std::int64_t bf16_elems = 0;
 };
+
+/// Bytes of the bucket's weights as they reach the other ranks.
+constexpr std::int64_t weight_bytes(const Bucket& bucket) {
+  return 4 * bucket.elems - 2 * bucket.bf16_elems;
+}
 
 /// The place of one parameter in the flat arrays (values, gradients, optimizer state).
 struct Segment {
@@ -24,6 +31,7 @@ struct Segment {
   std::int64_t offset = 0;  ///< elements, a multiple of kSegmentAlignment
   std::int64_t elems = 0;   ///< without the padding after it, which stays zero
   int bucket = 0;           ///< the first that has some of it; -1: frozen, after the buckets
+  bool bf16 = false;        ///< owners send it as bf16: Note [Weights in bf16]
 };
 
 /// Elements to whose multiples segments are aligned: 256 bytes.
@@ -63,6 +71,16 @@ struct BucketRules {
   /// Whether buckets of trained parameters are sharded: see Note [Sharded optimizer].
   bool shards_optimizer = false;
 };
+
+/// A stretch that owners send as bf16, or as fp32.
+struct WeightRun {
+  std::int64_t offset = 0;
+  std::int64_t elems = 0;
+  bool bf16 = false;
+};
+
+/// The longest runs of [offset, offset + elems), in order; padding is of the segment before it.
+std::vector<WeightRun> weight_runs(const FlatSpace& space, std::int64_t offset, std::int64_t elems);
 
 /// Lays out the parameters of a training graph in buckets of at least `bucket_bytes` and less than
 /// one parameter more. A parameter larger than that (and than 256 KiB) begins a bucket, and is cut

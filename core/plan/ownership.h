@@ -13,7 +13,8 @@ namespace lockstep {
 /// bucket (Rajbhandari et al. 2020, ZeRO-1): it alone holds the chunk's optimizer state and
 /// average, and updates it. A step exchanges half of what it would: pieces of gradients go to their
 /// owner, who sums them in the order of the tree and updates; then one all-gather brings the
-/// updated weights to all ranks, in place of the gradients' one. Equally many bytes in fp32.
+/// updated weights to all ranks, in place of the gradients' one. Equally many bytes in fp32, fewer
+/// in bf16: Note [Weights in bf16] in weight_message.h.
 ///
 /// The bits are those without sharding. Updates are elementwise, but for norms of tensors. A norm
 /// is a sum of blocks of kNormBlock elements, and no chunk ends within one (lay_out()), so that

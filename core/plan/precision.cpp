@@ -79,6 +79,20 @@ class Bf16Pass {
   ValueId cast_ = kNoValue, uncast_ = kNoValue;  // of the result, once something reads the cast
 };
 
+/// Whether `node` reads its input `index` as a weight that its kernel rounds to bf16.
+bool rounds(const Graph& graph, const Node& node, std::size_t index) {
+  constexpr std::size_t kWeightInput = 1;
+  switch (node.op->kind()) {
+    case OpKind::linear:
+    case OpKind::linear_bwd_data:
+    case OpKind::conv2d:
+    case OpKind::conv2d_bwd_data:
+      return index == kWeightInput && graph.value(node.inputs[0]).type.dtype == DType::bf16;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(Precision precision) {
@@ -99,6 +113,21 @@ ValueId lower_to_bf16(Graph& graph, ValueId loss, std::string_view input) {
   const ValueId result = pass.mapped(loss);
   graph = pass.take();
   return result;
+}
+
+std::vector<bool> bf16_weights(const Graph& graph) {
+  std::vector<bool> rounded(graph.parameters().size(), false);
+  for (std::size_t i = 0; i < rounded.size(); ++i) {
+    const Parameter& parameter = graph.parameters()[i];
+    rounded[i] = parameter.kind == ParameterKind::trained && !parameter.frozen;
+  }
+  for (const Node& node : graph.nodes())
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueInfo& value = graph.value(node.inputs[i]);
+      if (value.role == ValueRole::parameter && !rounds(graph, node, i))
+        rounded[std::size_t(value.index)] = false;
+    }
+  return rounded;
 }
 
 }  // namespace lockstep

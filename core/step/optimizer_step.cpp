@@ -61,6 +61,8 @@ OptimizerStep::OptimizerStep(Backend& backend,
   validate(optimizer_);
   for (const OwnedStretch& stretch : ownership.stretches()) parts_.push_back({.stretch = stretch});
   std::vector<FlatRange> with_norm;
+  std::vector<UnitTensor> matrices;  // these, where a phase has their rows
+  const bool has_rows = has_phase(optimizer_, UpdatePhase::normalize_rows);
   const std::vector<bool> have_norms = tensors_with_norms(graph, optimizer_);
   const std::vector<ParameterRates> rates = parameter_rates(graph.parameters(), optimizer_, rules);
   for (const Segment& segment : space.segments) {
@@ -73,6 +75,10 @@ OptimizerStep::OptimizerStep(Backend& backend,
                     .lr_scale = rates[std::size_t(segment.parameter)].lr_scale,
                     .tensor = has_norm ? std::int32_t(with_norm.size()) : -1};
     if (has_norm) with_norm.push_back(range);
+    if (has_norm && has_rows)
+      matrices.push_back({.offset = segment.offset,
+                          .elems = segment.elems,
+                          .unit = as_matrix(parameter.shape)[1]});
     for (const OwnedStretch& own : ownership.within(segment.offset, segment.elems)) {
       range.offset = own.offset;
       range.elems = own.elems;
@@ -83,8 +89,17 @@ OptimizerStep::OptimizerStep(Backend& backend,
     }
   }
   if (!with_norm.empty()) {
-    norms_ = backend.allocate(2 * with_norm.size() * sizeof(double), "norms of tensors");
+    std::vector<double> facts(2 * with_norm.size());
+    for (const FlatRange& tensor : with_norm) facts.push_back(double(tensor.elems));
+    norms_ = backend.allocate(facts.size() * sizeof(double), "norms of tensors");
+    backend.copy_to_device(norms_->data(), facts.data(), norms_->bytes());
     tensor_norms_.emplace(backend, std::move(with_norm), owners_);
+  }
+  if (!matrices.empty()) {
+    rows_.emplace(backend, space, matrices, ownership, owners_);
+    if (rows_->units_in_parts() > 0)
+      row_norms_ = backend.allocate(std::size_t(rows_->units_in_parts()) * sizeof(double),
+                                    "squared norms of rows");
   }
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
@@ -141,6 +156,8 @@ void OptimizerStep::update(std::int64_t step,
   if (norms_) {
     update.weight_norms = norms_->as<double>();
     update.direction_norms = direction_norms();
+    update.tensor_elems = tensor_elems();
+    update.row_norms = row_norms();
   }
   for (const UpdatePhase phase : phases_) run(phase, update);
 }
@@ -175,6 +192,7 @@ void OptimizerStep::exchange_alone(MatrixExchange* matrices) {
     const bool is_norm =
         phase == UpdatePhase::weight_norms || phase == UpdatePhase::direction_norms;
     if (is_norm && tensor_norms_) tensor_norms_->start(gradients_, norms_->as<double>());
+    if (phase == UpdatePhase::normalize_rows && rows_) rows_->start_norms(gradients_, row_norms());
     if (phase != UpdatePhase::orthogonalize || matrices == nullptr) continue;
     matrices->gather();
     matrices->scatter();
@@ -197,10 +215,7 @@ void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
   const auto run_kernels = [&](std::vector<FlatRange> Part::*ranges) {
     for (const Part& part : parts_) {
       if ((part.*ranges).empty()) continue;
-      // So that offsets of the flat space find the state of what the rank owns.
-      const std::int64_t shift = part.stretch.local - part.stretch.offset;
-      for (std::size_t i = 0; i < state_.size(); ++i)
-        update.state[i] = state_[i]->as<float>() + shift;
+      set_state(update, part.stretch);
       backend_.optimizer_update(update, part.*ranges);
     }
   };
@@ -214,6 +229,8 @@ void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
       return run_kernels(&Part::tensors);
     case UpdatePhase::update_others:
       return run_kernels(&Part::others);
+    case UpdatePhase::normalize_rows:
+      return rows_ ? run_rows(update) : void();
     case UpdatePhase::weight_norms:
       return tensor_norms_ ? tensor_norms_->start(parameters_, norms_->as<double>()) : void();
     case UpdatePhase::direction_norms:
@@ -223,8 +240,28 @@ void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
   }
 }
 
+void OptimizerStep::run_rows(OptimizerUpdate& update) {
+  rows_->start_norms(gradients_, row_norms());
+  for (const OwnedUnits::Part& part : rows_->parts()) {
+    set_state(update, part.stretch);
+    update.rows = part.ranges;
+    backend_.optimizer_update(update, {});
+  }
+  update.rows = {};
+}
+
+/// So that offsets of the flat space find the state of what the rank owns.
+void OptimizerStep::set_state(OptimizerUpdate& update, const OwnedStretch& stretch) {
+  const std::int64_t shift = stretch.local - stretch.offset;
+  for (std::size_t i = 0; i < state_.size(); ++i) update.state[i] = state_[i]->as<float>() + shift;
+}
+
 double* OptimizerStep::direction_norms() {
   return norms_->as<double>() + tensor_norms_->tensors().size();
+}
+
+double* OptimizerStep::tensor_elems() {
+  return direction_norms() + tensor_norms_->tensors().size();
 }
 
 std::size_t OptimizerStep::norm_bytes() const {
@@ -232,6 +269,8 @@ std::size_t OptimizerStep::norm_bytes() const {
   if (tensor_norms_) sum += norms_->bytes() + tensor_norms_->bytes();
   if (squares_) sum += squares_->bytes();
   if (unit_clipping_) sum += unit_clipping_->bytes();
+  if (rows_) sum += rows_->bytes();
+  if (row_norms_) sum += row_norms_->bytes();
   return sum;
 }
 

@@ -14,6 +14,7 @@
 #include "core/plan/flat_space.h"
 #include "core/step/flat_array.h"
 #include "core/step/matrix_exchange.h"
+#include "core/step/owned_units.h"
 #include "core/step/owner_exchange.h"
 #include "core/step/parameter_rates.h"
 #include "core/step/tensor_norms.h"
@@ -93,8 +94,12 @@ class OptimizerStep {
 
   void clip_gradients(const StepOutcome* outcome);
   void run(UpdatePhase phase, OptimizerUpdate& update);
+  void run_rows(OptimizerUpdate& update);
+  void set_state(OptimizerUpdate& update, const OwnedStretch& stretch);
+  double* row_norms() { return row_norms_ ? row_norms_->as<double>() : nullptr; }
   void orthogonalize();
   double* direction_norms();
+  double* tensor_elems();
 
   Backend& backend_;
   Optimizer optimizer_;
@@ -110,9 +115,12 @@ class OptimizerStep {
   Program* orthogonalization_ = nullptr;
   MatrixExchange* matrices_ = nullptr;
   std::vector<std::pair<NodeId, NodeId>> nodes_of_matrix_;  // of orthogonalization_: first, end
-  std::unique_ptr<DeviceBuffer> norms_;    // [2, tensor_norms_]: of weights, of directions; or null
-  std::unique_ptr<DeviceBuffer> squares_;  // [trained], of gradients; null without owners
-  std::vector<FlatRange> tensors_;         // trained, in declaration order, for the norm
+  // [3, tensor_norms_]: squared norms of weights, of directions, elements; or null
+  std::unique_ptr<DeviceBuffer> norms_;
+  std::optional<OwnedUnits> rows_;           // of those that have norms, where a phase has them
+  std::unique_ptr<DeviceBuffer> row_norms_;  // of rows in parts; null: there are none
+  std::unique_ptr<DeviceBuffer> squares_;    // [trained], of gradients; null without owners
+  std::vector<FlatRange> tensors_;           // trained, in declaration order, for the norm
   std::vector<RunningStatistic> statistics_;
   std::vector<std::unique_ptr<DeviceBuffer>> state_;
 };

@@ -22,24 +22,89 @@ OwnerExchange::OwnerExchange(Backend& backend,
     if (bucket.sharded) sharded_.push_back(bucket);
   communicator_.reserve_requests(int(std::max<std::size_t>(1, sharded_.size())));
   requests_.reserve(sharded_.size());
+  reserve_messages();
 }
 
-void OwnerExchange::all_gather(float* flat) {
+void OwnerExchange::reserve_messages() {
+  std::int64_t units = 0;
   for (const Bucket& bucket : sharded_) {
-    for (int r = 0; r < ranks_; ++r) {
-      const Bucket chunk = owned_chunk(bucket, r, ranks_);
-      blocks_[std::size_t(r)] = {chunk.offset - bucket.offset, chunk.elems};
-    }
-    bytes_sent_ += std::uint64_t(blocks_[0].elems) * sizeof(float) * std::uint64_t(ranks_ - 1);
-    requests_.push_back(communicator_.start_all_gather(flat + bucket.offset, blocks_));
+    if (bucket.bf16_elems == 0) continue;
+    messages_.push_back({.plan = make_weight_message(space_, bucket), .received = {}});
+    Message& message = messages_.back();
+    units = std::max(units, message.plan.units());
+    for (int r = 0; r < ranks_; ++r)
+      if (const auto& pieces = message.plan.blocks[std::size_t(r)].pieces; r != rank_)
+        message.received.insert(message.received.end(), pieces.begin(), pieces.end());
   }
+  if (messages_.empty()) return;
+  in_flight_.resize(std::min(messages_.size(), std::size_t(backend_.traits().buckets_in_flight)));
+  memory_ = backend_.allocate(in_flight_.size() * std::size_t(units) * sizeof(std::uint16_t),
+                              "weights on their way to other ranks");
+  for (std::size_t i = 0; i < in_flight_.size(); ++i)
+    in_flight_[i].memory = memory_->as<std::uint16_t>() + std::int64_t(i) * units;
+}
+
+void OwnerExchange::gather_weights(float* weights) {
+  for (const Bucket& bucket : sharded_) start_gather(bucket, weights);
+  finish();
+}
+
+void OwnerExchange::share_weights(float* weights) {
+  std::size_t started = 0;
+  for (const Bucket& bucket : sharded_) {
+    if (bucket.bf16_elems == 0) {
+      start_gather(bucket, weights);
+      continue;
+    }
+    InFlight& entry = in_flight_[started % in_flight_.size()];
+    finish_message(entry, weights);
+    start_message(messages_[started++], weights, entry);
+  }
+  // In the order in which they were started.
+  for (std::size_t i = 0; i < in_flight_.size(); ++i)
+    finish_message(in_flight_[(started + i) % in_flight_.size()], weights);
+  finish();
+}
+
+void OwnerExchange::start_gather(const Bucket& bucket, float* weights) {
+  for (int r = 0; r < ranks_; ++r) {
+    const Bucket chunk = owned_chunk(bucket, r, ranks_);
+    blocks_[std::size_t(r)] = {chunk.offset - bucket.offset, chunk.elems};
+  }
+  bytes_sent_ += std::uint64_t(blocks_[0].elems) * sizeof(float) * std::uint64_t(ranks_ - 1);
+  requests_.push_back(communicator_.start_all_gather(weights + bucket.offset, blocks_));
+}
+
+void OwnerExchange::finish() {
   for (CommRequestPtr& request : requests_) request->wait();
   requests_.clear();
 }
 
+void OwnerExchange::start_message(const Message& message, const float* weights, InFlight& entry) {
+  constexpr std::int64_t kFloat = sizeof(float) / sizeof(std::uint16_t);
+  for (int r = 0; r < ranks_; ++r) {
+    const WeightBlock& block = message.plan.blocks[std::size_t(r)];
+    blocks_[std::size_t(r)] = {block.place / kFloat, block.units / kFloat};
+  }
+  const WeightBlock& own = message.plan.blocks[std::size_t(rank_)];
+  backend_.pack_weights(weights, own.pieces, entry.memory);
+  bytes_sent_ += std::uint64_t(own.units) * sizeof(std::uint16_t) * std::uint64_t(ranks_ - 1);
+  entry.message = &message;
+  entry.request = communicator_.start_all_gather(reinterpret_cast<float*>(entry.memory), blocks_);
+}
+
+void OwnerExchange::finish_message(InFlight& entry, float* weights) {
+  if (entry.message == nullptr) return;
+  entry.request->wait();
+  entry.request.reset();
+  backend_.unpack_weights(entry.memory, entry.message->received, weights);
+  entry.message = nullptr;
+}
+
 void OwnerExchange::warm_up() {
   const std::uint64_t sent = bytes_sent_;
-  all_gather(gradients_);
+  gather_weights(gradients_);
+  share_weights(gradients_);
   bytes_sent_ = sent;
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
 #include "core/plan/ownership.h"
+#include "core/plan/weight_message.h"
 
 namespace lockstep {
 
@@ -16,7 +18,8 @@ namespace lockstep {
 class OwnerExchange {
  public:
   /// `gradients`: the flat array, in which collect() receives: nothing in it but metrics and sums
-  /// of statistics is read between steps, and those are not sharded. All must outlive it.
+  /// of statistics is read between steps, and those are not sharded. All must outlive it. Throws
+  /// OutOfMemory.
   OwnerExchange(Backend& backend,
                 Communicator& communicator,
                 const FlatSpace& space,
@@ -27,10 +30,14 @@ class OwnerExchange {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  /// Every rank has in `flat` ([FlatSpace::elems], laid out like it) the chunks that the others
-  /// own.
-  void all_gather(float* flat);
-  /// Connects ranks for it, before step 1: of the gradients, which hold nothing yet. Not counted.
+  /// Every rank has in `weights` ([FlatSpace::elems], laid out like it) the chunks that the others
+  /// own, in fp32.
+  void gather_weights(float* weights);
+  /// The same after an update, but as kernels read them: Note [Weights in bf16].
+  void share_weights(float* weights);
+  /// Whether that leaves ranks without the fp32 values of others.
+  bool rounds_weights() const { return !messages_.empty(); }
+  /// Connects ranks for both, before step 1: of the gradients, which hold nothing yet. Not counted.
   void warm_up();
   /// values: [sum of counts] in device memory, in rank order; counts: [ranks]. Every rank has
   /// written its own.
@@ -47,8 +54,27 @@ class OwnerExchange {
   }
   /// What was asked for since it was `sent` was not done.
   void undo(const SentBytes& sent) { bytes_sent_ = sent.all; }
+  /// Of messages.
+  std::size_t bytes() const { return memory_ ? memory_->bytes() : 0; }
 
  private:
+  struct Message {
+    WeightMessage plan;
+    std::vector<WeightPiece> received;  // those of all other ranks
+  };
+  /// A message under way, and where it lies.
+  struct InFlight {
+    const Message* message = nullptr;
+    std::uint16_t* memory = nullptr;
+    CommRequestPtr request;
+  };
+
+  void reserve_messages();
+  void start_gather(const Bucket& bucket, float* weights);
+  void start_message(const Message& message, const float* weights, InFlight& entry);
+  void finish_message(InFlight& entry, float* weights);
+  void finish();
+
   Backend& backend_;
   Communicator& communicator_;
   const FlatSpace& space_;
@@ -56,8 +82,11 @@ class OwnerExchange {
   int rank_, ranks_;
   Ownership ownership_;
   std::vector<Bucket> sharded_;
+  std::vector<Message> messages_;         // of those that have bf16, in their order
   std::vector<CommBlock> blocks_, none_;  // [ranks]
+  std::unique_ptr<DeviceBuffer> memory_;  // of messages under way; null: there are none
   std::vector<CommRequestPtr> requests_;
+  std::vector<InFlight> in_flight_;  // Last: requests end before what they use.
   std::uint64_t bytes_sent_ = 0;
 };
 

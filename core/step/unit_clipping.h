@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -9,16 +8,15 @@
 #include "core/exec/backend.h"
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
+#include "core/step/owned_units.h"
 #include "core/step/owner_exchange.h"
-#include "core/step/tensor_norms.h"
 
 namespace lockstep {
 
 /// Adaptive gradient clipping of all trained parameters but the head's (head_parameters()): see
 /// UnitClip. Units are the rows of parameters as they are stored, outputs first, and whole vectors.
-/// Of a sharded optimizer each rank clips what it owns. A unit in parts, of several owners, is
-/// squared in pieces, none of which has two owners; they tell each other the pieces' squares, and
-/// all add them in order. So no bit depends on the sharding.
+/// Of a sharded optimizer each rank clips what it owns; OwnedUnits has the norms of units in parts,
+/// of weights and of gradients.
 class UnitClipping {
  public:
   /// `factor` > 0. `owners`: null: the optimizer is not sharded. All must outlive it. Throws
@@ -40,21 +38,13 @@ class UnitClipping {
   std::size_t bytes() const;
 
  private:
-  struct Tensor {
-    std::int64_t offset, elems, unit;
-  };
-  void add_parts(const Tensor& tensor, std::span<const std::int64_t> chunk_ends);
-  void add_pieces(const Tensor& tensor, std::int64_t unit);
-  void add_ranges(const Tensor& tensor, const OwnedStretch& own);
+  double* gradient_norms() { return norms_->as<double>() + units_->units_in_parts(); }
 
   Backend& backend_;
   UnitClip clip_;
-  std::vector<UnitRange> ranges_;       // that this rank owns
-  std::vector<FlatRange> pieces_;       // of units in parts
-  std::vector<std::int64_t> ends_;      // of each such unit's pieces
-  std::vector<std::int64_t> in_parts_;  // begin of each such unit in the flat space
-  std::optional<TensorNorms> piece_norms_;
-  std::unique_ptr<DeviceBuffer> squares_, norms_;  // of pieces, of units in parts; or null
+  std::optional<OwnedUnits> units_;
+  std::vector<UnitRange> ranges_;        // of all parts of units_
+  std::unique_ptr<DeviceBuffer> norms_;  // [2, units in parts]: of weights, of gradients; or null
 };
 
 }  // namespace lockstep

@@ -49,7 +49,7 @@ void WeightAverage::swap() {
   if (!average_) return;
   for (const OwnedStretch& own : ownership_.stretches())
     backend_.swap(average_->as<float>() + own.local, parameters_ + own.offset, own.elems);
-  if (owners_ != nullptr) owners_->all_gather(parameters_);
+  if (owners_ != nullptr) owners_->gather_weights(parameters_);
 }
 
 std::optional<FlatArray> WeightAverage::array() {

@@ -33,8 +33,9 @@ class WeightAverage {
   void update(std::int64_t step, const StepOutcome* outcome, const StepCounters* counters);
   /// What StepCounters::average_rate is to hold for that update.
   float rate(std::int64_t step) const;
-  /// The weights become the average and the average the weights; twice: as before. The caller
-  /// renews what is derived of the weights. Between steps; with owners a collective.
+  /// The weights become the average and the average the weights; twice: as before, and on all ranks
+  /// the fp32 values of all owners. The caller renews what is derived of the weights. Between
+  /// steps; with owners a collective.
   void swap();
 
   /// Nothing where it is off.

@@ -12,6 +12,7 @@
 #include "lockstep/optimizers/lars.h"
 #include "lockstep/optimizers/lion.h"
 #include "lockstep/optimizers/muon.h"
+#include "lockstep/optimizers/normuon.h"
 #include "lockstep/optimizers/rmsprop.h"
 #include "lockstep/optimizers/sgd.h"
 
@@ -25,7 +26,8 @@
   OPTIMIZER(Lion, lion)                \
   OPTIMIZER(Lars, lars)                \
   OPTIMIZER(Lamb, lamb)                \
-  OPTIMIZER(Muon, muon)
+  OPTIMIZER(Muon, muon)                \
+  OPTIMIZER(NorMuon, normuon)
 
 namespace lockstep {
 namespace detail {

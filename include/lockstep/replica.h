@@ -116,9 +116,11 @@ class Replica {
   /// Bytes of the arena: activations and workspace.
   std::size_t activation_bytes() const;
 
-  /// Host copies of parameters and running statistics, as stored, in declaration order.
+  /// Host copies of parameters and running statistics, as stored, in declaration order. With
+  /// Sharding::optimizer and Precision::bf16 the first call after a step is a collective, which
+  /// gathers them; otherwise a rank alone may call it.
   std::vector<io::NamedTensor> weights() const;
-  /// io::weights_sha256() of weights(), copied one tensor at a time.
+  /// io::weights_sha256() of weights(), copied one tensor at a time. Collective as weights() is.
   std::string weights_sha256() const;
   /// Sums of the last step's gradients (scaled by one over the samples), in declaration order,
   /// without frozen parameters.

@@ -2,6 +2,7 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -90,6 +91,8 @@ cpu::RangeUpdate on_range(const OptimizerUpdate& update,
     result.weight_norm = std::sqrt(update.weight_norms[range.tensor]);
   if (range.tensor >= 0 && update.direction_norms != nullptr)
     result.direction_norm = std::sqrt(update.direction_norms[range.tensor]);
+  if (range.tensor >= 0 && update.tensor_elems != nullptr)
+    result.tensor_elems = update.tensor_elems[range.tensor];
   for (std::size_t i = 0; i < update.state.size(); ++i)
     if (update.state[i] != nullptr) result.state[i] = update.state[i] + range.offset;
   return result;
@@ -159,6 +162,12 @@ class CpuBackend final : public Backend {
           const auto kernel = kernel_of(optimizer);
           const StepScalars scalars = optimizer.step_scalars(update.step);
           for (const FlatRange& range : ranges) kernel(optimizer, on_range(update, scalars, range));
+          for_each_row(update, [&](const FlatRange& range, double squares, std::int64_t elems) {
+            cpu::RangeUpdate row = on_range(update, scalars, range);
+            row.row_squares = squares;
+            row.row_elems = elems;
+            kernel(optimizer, row);
+          });
         },
         update.optimizer);
   }
@@ -218,19 +227,49 @@ class CpuBackend final : public Backend {
       for (std::int64_t unit = range.first; unit < range.first + range.elems; ++unit) {
         const std::int64_t begin = unit * range.unit;
         float* const gradients = clip.gradients + range.offset;
-        const double weight = unit_norm(clip.weights + range.offset, begin, range.unit);
-        const double gradient = range.norm < 0 ? unit_norm(gradients, begin, range.unit)
-                                               : std::sqrt(clip.norms[range.norm]);
+        const auto norm = [&](const float* values, const double* given) {
+          return std::sqrt(range.norm < 0 ? squares_of_unit(values, begin, range.unit)
+                                          : given[range.norm]);
+        };
+        const double weight = norm(clip.weights + range.offset, clip.weight_norms);
+        const double gradient = norm(gradients, clip.gradient_norms);
         const float factor = unit_factor(weight, scale * gradient, clip.factor);
         float* const own = gradients + begin + range.own;
         if (factor < 1.0f) scale_(own, own, factor, range.norm < 0 ? range.unit : range.own_elems);
       }
   }
+  void pack_weights(const float* values,
+                    std::span<const WeightPiece> pieces,
+                    std::uint16_t* message) override {
+    for (const WeightPiece& piece : pieces)
+      if (piece.bf16)
+        round(reinterpret_cast<cpu::Bf16*>(message + piece.place),
+              values + piece.offset,
+              piece.elems);
+      else
+        std::memcpy(
+            message + piece.place, values + piece.offset, std::size_t(piece.elems) * sizeof(float));
+  }
+  void unpack_weights(const std::uint16_t* message,
+                      std::span<const WeightPiece> pieces,
+                      float* values) override {
+    for (const WeightPiece& piece : pieces)
+      if (piece.bf16)
+        widen_(values + piece.offset,
+               reinterpret_cast<const cpu::Bf16*>(message + piece.place),
+               piece.elems);
+      else
+        std::memcpy(
+            values + piece.offset, message + piece.place, std::size_t(piece.elems) * sizeof(float));
+  }
   void hash(const float* values,
-            std::span<const FlatRange> ranges,
+            std::span<const HashRange> ranges,
             std::uint64_t* result) override {
-    for (std::size_t i = 0; i < ranges.size(); ++i)
-      result[i] = hash_(values + ranges[i].offset, ranges[i].offset, ranges[i].elems);
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const HashRange& range = ranges[i];
+      result[i] = range.bf16 ? hash_of_rounded(values, range)
+                             : hash_(values + range.offset, range.offset, range.elems);
+    }
   }
   void update_average(const AverageUpdate& u) override {
     if (u.outcome && u.outcome->bad) return;
@@ -248,21 +287,57 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  /// See UnitClip; of the elements from `begin` on of the tensor `values`.
-  double unit_norm(const float* values, std::int64_t begin, std::int64_t elems) const {
+  void round(cpu::Bf16* to, const float* from, std::int64_t elems) const {
+    round_weights_(to, from, elems, rounds_by_instruction_);
+  }
+  std::uint64_t hash_of_rounded(const float* values, const HashRange& range) const {
+    constexpr std::int64_t kTile = 1024;
+    std::array<cpu::Bf16, kTile> rounded;
+    std::array<float, kTile> widened;
+    std::uint64_t sum = 0;
+    for (std::int64_t i = 0; i < range.elems; i += kTile) {
+      const std::int64_t elems = std::min(kTile, range.elems - i);
+      round(rounded.data(), values + range.offset + i, elems);
+      widen_(widened.data(), rounded.data(), elems);
+      sum += hash_(widened.data(), range.offset + i, elems);
+    }
+    return sum;
+  }
+  /// Calls use(range, squares, elems) for what is written of each row of OptimizerUpdate::rows:
+  /// squares and elements of the whole row.
+  template <typename Use>
+  void for_each_row(const OptimizerUpdate& update, Use use) const {
+    for (const UnitRange& rows : update.rows)
+      for (std::int64_t row = rows.first; row < rows.first + rows.elems; ++row) {
+        const std::int64_t begin = row * rows.unit;
+        const bool is_given = rows.norm >= 0;
+        const double squares = is_given
+                                   ? update.row_norms[rows.norm]
+                                   : squares_of_unit(update.grads + rows.offset, begin, rows.unit);
+        use(FlatRange{.offset = rows.offset + begin + rows.own,
+                      .elems = is_given ? rows.own_elems : rows.unit},
+            squares,
+            rows.unit);
+      }
+  }
+  /// See UnitRange; of the elements from `begin` on of the tensor `values`.
+  double squares_of_unit(const float* values, std::int64_t begin, std::int64_t elems) const {
     double sum = 0;
     for (std::int64_t i = begin, end = begin + elems; i < end;) {
       const std::int64_t next = std::min(end, (i / kNormBlock + 1) * kNormBlock);
       sum += squared_norm_(values + i, next - i, kNormBlock);
       i = next;
     }
-    return std::sqrt(sum);
+    return sum;
   }
 
   decltype(&cpu::baseline::add<float>) add_ = LOCKSTEP_CHOOSE(add<float>);
   decltype(&cpu::baseline::squared_norm) squared_norm_ = LOCKSTEP_CHOOSE(squared_norm);
   decltype(&cpu::baseline::scale<float>) scale_ = LOCKSTEP_CHOOSE(scale<float>);
   decltype(&cpu::baseline::clip_values) clip_values_ = LOCKSTEP_CHOOSE(clip_values);
+  decltype(&cpu::baseline::round_weights) round_weights_ = LOCKSTEP_CHOOSE(round_weights);
+  decltype(&cpu::baseline::widen_to_f32) widen_ = LOCKSTEP_CHOOSE(widen_to_f32);
+  bool rounds_by_instruction_ = cpu::bf16_products() != cpu::Bf16Products::widened;
   decltype(&cpu::baseline::hash) hash_ = LOCKSTEP_CHOOSE(hash);
   decltype(&cpu::baseline::update_statistic) update_statistic_ = LOCKSTEP_CHOOSE(update_statistic);
 };

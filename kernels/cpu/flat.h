@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
 /// Loops over flat arrays that Backend's functions of the same names are made of. Each element's
@@ -21,5 +22,9 @@ LOCKSTEP_LOOP(void,
 
 /// Each value to [-limit, limit]; NaN stays.
 LOCKSTEP_LOOP(void, clip_values, (float* values, float limit, std::int64_t elems));
+
+/// y = x rounded to nearest even; with `flushes` subnormal numbers become 0, as in the processor's
+/// own instruction (VCVTNEPS2BF16), by which the matrix library rounds weights where there is one.
+LOCKSTEP_LOOP(void, round_weights, (Bf16 * y, const float* x, std::int64_t elems, bool flushes));
 
 }  // namespace lockstep::cpu

@@ -341,8 +341,18 @@ class CudaBackend final : public Backend {
   void clip_units(const UnitClip& clip, std::span<const UnitRange> ranges) override {
     cuda::clip_units(*in_use_, clip, ranges);
   }
+  void pack_weights(const float* values,
+                    std::span<const WeightPiece> pieces,
+                    std::uint16_t* message) override {
+    cuda::pack_weights(*in_use_, values, pieces, message);
+  }
+  void unpack_weights(const std::uint16_t* message,
+                      std::span<const WeightPiece> pieces,
+                      float* values) override {
+    cuda::unpack_weights(*in_use_, message, pieces, values);
+  }
   void hash(const float* values,
-            std::span<const FlatRange> ranges,
+            std::span<const HashRange> ranges,
             std::uint64_t* result) override {
     const std::size_t tiles = cuda::hash_tiles(ranges);
     // The first calls see the most tiles: later ones allocate nothing.

@@ -45,7 +45,8 @@ class Exchange {
            bytes * q_ * n_ <= double(SmallBucketAllGather::kMaxBytes);
   }
 
-  double seconds(double bytes) const {
+  double seconds(const BucketWork& bucket) const {
+    const double bytes = bucket.bytes;
     if (n_ == 1) return 0;
     const double inside = ranks_in_host_ - 1, outside = n_ - ranks_in_host_;
     // Of one byte that every rank sends to every other.
@@ -61,7 +62,11 @@ class Exchange {
     }
     if (two_levels_) return on_two_levels(bytes);
     return 2 * (inside * inside_.latency_s + outside * between_.latency_s) +
-           (1 + q_) * bytes / n_ * to_each;
+           (bucket.gathered_bytes + q_ * bytes) / n_ * to_each;
+  }
+  /// Of seconds(), the part of a large bucket's all-gather.
+  double gathering_share(const BucketWork& bucket) const {
+    return bucket.gathered_bytes / (bucket.gathered_bytes + q_ * bucket.bytes);
   }
 
  private:
@@ -117,12 +122,12 @@ StepCost predict(const Workload& work,
   const Exchange exchange(work, machine.network, parameters, share);
   double hidden_end = 0, after = 0;  // from the start of the last backward; after its end
   for (const BucketWork& bucket : work.buckets) {
-    const double seconds = exchange.seconds(bucket.bytes) * crowd;
+    const double seconds = exchange.seconds(bucket) * crowd;
     cost.communication_s += seconds;
     if (work.overlap == Overlap::off || exchange.gathers_whole(bucket.bytes))
       after += seconds;
     else {
-      const double gather = share.sharded ? seconds / (1 + share.subtrees) : 0;
+      const double gather = share.sharded ? seconds * exchange.gathering_share(bucket) : 0;
       hidden_end = std::max(hidden_end, bucket.ready * backward_s) + seconds - gather;
       after += gather;
     }

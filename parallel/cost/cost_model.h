@@ -50,7 +50,8 @@ namespace lockstep {
 /// collectives are stream-ordered.
 ///
 /// With a sharded optimizer the all-gather, 1 of a large bucket's 1 + q parts, follows the update
-/// and overlaps with nothing.
+/// and overlaps with nothing. It gathers weights: less than the bucket, where owners send them as
+/// bf16.
 ///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
 /// and the bucket before it is through. What ends after backward is exposed. `overlap`: how much of
@@ -64,6 +65,7 @@ namespace lockstep {
 struct BucketWork {
   double bytes = 0;
   double ready = 1;  ///< share of a micro-batch's backward that is done when it is complete
+  double gathered_bytes = bytes;  ///< of weights, with a sharded optimizer
 };
 
 /// What a training asks of devices and network, whatever their number.

@@ -36,7 +36,9 @@ PlannedWork plan_work(Backend& device, const PlanRequest& request, const DeviceP
   work.reduction = options.reduction;
   work.overlap = options.overlap;
   for (const Bucket& bucket : programs.space().buckets)
-    work.buckets.push_back({double(bucket.elems) * sizeof(float), 0});
+    work.buckets.push_back({.bytes = double(bucket.elems) * sizeof(float),
+                            .ready = 0,
+                            .gathered_bytes = double(weight_bytes(bucket))});
   double forward_s = 0, backward_s = 0;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];

@@ -50,7 +50,8 @@ class HostShares {
     const auto [ranks, nodes] = hosts_[host];
     return {nodes * (ranks_ - ranks), ranks * (all_nodes_ - nodes)};
   }
-  HostShare large(std::size_t host) const {
+  /// `weights`: of a sharded optimizer, for each byte of gradients; otherwise 1.
+  HostShare large(std::size_t host, double weights) const {
     const auto [ranks, nodes] = hosts_[host];
     const double hosts = double(hosts_.size()), others = ranks_ - ranks;
     if (hosts == 1) return {};
@@ -59,7 +60,8 @@ class HostShares {
       return {ring, ring};
     }
     if (nodes_.of_hosts.empty())
-      return {others * (nodes + ranks) / ranks_, ranks * (all_nodes_ - nodes + others) / ranks_};
+      return {others * (nodes + weights * ranks) / ranks_,
+              ranks * (all_nodes_ - nodes + weights * others) / ranks_};
     const double own = nodes_.of_hosts[host];
     return {(hosts - 1) * (own + 1) / hosts, (host_nodes_ - own + hosts - 1) / hosts};
   }
@@ -90,9 +92,11 @@ HostTraffic host_traffic(std::span<const Bucket> buckets,
   for (std::size_t host = 0; host < shares.hosts(); ++host) {
     HostShare sum;
     for (const Bucket& bucket : buckets) {
+      if (bucket.elems == 0) continue;
       const double bytes = double(bucket.elems) * sizeof(float);
       const bool small = SmallBucketAllGather::takes(int(shares.all_nodes()), bucket.elems);
-      sum += (small ? shares.gathered(host) : shares.large(host)) * bytes;
+      const double weights = double(weight_bytes(bucket)) / bytes;
+      sum += (small ? shares.gathered(host) : shares.large(host, weights)) * bytes;
     }
     traffic.all += sum.sent;
     traffic.busiest = std::max({traffic.busiest, sum.sent, sum.received});

@@ -73,7 +73,7 @@ std::uint64_t exchange_bytes(ReplicaParts& parts,
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
   for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
   if (parts.update_exchanges()) parts.optimizer.exchange_alone(parts.matrices.get());
-  if (parts.owners) parts.owners->all_gather(parameters);
+  if (parts.owners) parts.owners->share_weights(parameters);
   return exchange.bytes_sent() + parts.update_sent().both().all;
 }
 

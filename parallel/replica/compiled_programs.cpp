@@ -9,6 +9,7 @@
 #include "core/nn/trace.h"
 #include "core/optim/optimizer.h"
 #include "core/plan/orthogonalize.h"
+#include "core/plan/precision.h"
 #include "parallel/replica/replica_parts.h"
 
 namespace lockstep {
@@ -24,6 +25,19 @@ void check_parameters(const Graph& graph, const Graph& first, std::int64_t sampl
                  "model: for {} samples or in evaluation it declares other parameters than in "
                  "training; declare all of them always",
                  samples);
+}
+
+/// What owners send rounded must be read rounded by every program: Note [Weights in bf16].
+void check_rounded_weights(const Graph& graph, const FlatSpace& space) {
+  const std::vector<bool> rounded = bf16_weights(graph);
+  for (const Segment& segment : space.segments) {
+    const auto parameter = std::size_t(segment.parameter);
+    if (!segment.bf16 || rounded[parameter]) continue;
+    throw ConfigError(fmt::format("model: {} is read in fp32 in evaluation or by a short "
+                                  "micro-batch, and only in bf16 otherwise",
+                                  graph.parameters()[parameter].name),
+                      "use it in the same layers always, or `shard` none");
+  }
 }
 
 }  // namespace
@@ -133,6 +147,7 @@ void CompiledPrograms::add(Backend& backend,
     space_ = lay_out(
         graph, bucket_bytes(options, traits_, graph), bucket_rules(options, traits_, batch));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
+  check_rounded_weights(graph, space_);
   OtherDeviceMemory others;
   if (micro_batch > 0) {
     evaluation_.push_back(
@@ -198,6 +213,7 @@ CompiledProgram CompiledPrograms::compile_evaluation(Backend& backend,
                                                      const Graph& first,
                                                      std::int64_t micro_batch) const {
   check_parameters(graph, first, micro_batch);
+  check_rounded_weights(graph, space_);
   return {micro_batch, std::make_unique<Program>(std::move(graph), backend, space_, reuse_)};
 }
 

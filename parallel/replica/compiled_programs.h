@@ -32,8 +32,9 @@ class CompiledPrograms {
 
   /// `sizes`: micro-batch sizes in samples in addition to the whole one; 0 is added where ranks
   /// form batch-norm groups. Throws ConfigError: the model declares other parameters for one size
-  /// or mode than for another, the device has no tf32 GEMMs, or the optimizer works on hidden
-  /// matrices and the model has none. OutOfMemory: see compile_within_limit().
+  /// or mode than for another, or reads a weight that owners send rounded in another precision; the
+  /// device has no tf32 GEMMs; or the optimizer works on hidden matrices and the model has none.
+  /// OutOfMemory: see compile_within_limit().
   CompiledPrograms(Backend& backend,
                    const ModelFunction& model,
                    const LossFunction& loss,

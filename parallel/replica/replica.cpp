@@ -143,12 +143,14 @@ std::vector<io::NamedTensor> copy_tensors(Backend& backend,
 
 std::vector<io::NamedTensor> Replica::weights() const {
   ReplicaState& s = *state_;
+  s.gather_weights();
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.parameters(), false);
 }
 
 std::string Replica::weights_sha256() const {
   ReplicaState& s = *state_;
+  s.gather_weights();
   const Graph& graph = s.programs.graph();
   Sha256 hash;
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {

@@ -20,9 +20,16 @@ SavedArrays ReplicaState::saved_arrays() {
   return saved;
 }
 
+void ReplicaState::gather_weights() {
+  if (weights_are_whole_) return;
+  parts.owners->gather_weights(programs.parameters());
+  weights_are_whole_ = true;
+}
+
 void ReplicaState::swap_average() {
   if (!parts.average.on()) return;
   parts.average.swap();
+  weights_are_whole_ = true;
   programs.packed().invalidate();
   device_timer.skip_work();
 }
@@ -33,6 +40,7 @@ void ReplicaState::restore(const std::string& checkpoint) {
   const bool begins_average = parts.average.on() && !is_file(checkpoint + "/" + io::kAverageFile);
   if (begins_average) saved.arrays.pop_back();
   lockstep::restore(saved, checkpoint);
+  weights_are_whole_ = true;
   if (begins_average) parts.average.begin();
   programs.packed().invalidate();
   resume_updates();

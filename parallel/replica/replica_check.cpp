@@ -115,10 +115,12 @@ std::vector<ComparedTensor> compared_tensors(const SavedArrays& saved) {
     for (const Segment& segment : saved.space.segments) {
       const Parameter& parameter = saved.graph.parameters()[std::size_t(segment.parameter)];
       if (!has(saved.arrays[a], parameter)) continue;
-      tensors.push_back({.array = a,
-                         .parameter = segment.parameter,
-                         .bucket = segment.bucket,
-                         .range = {.offset = segment.offset, .elems = segment.elems}});
+      tensors.push_back(
+          {.array = a,
+           .parameter = segment.parameter,
+           .bucket = segment.bucket,
+           .range = {
+               .offset = segment.offset, .elems = segment.elems, .bf16 = a == 0 && segment.bf16}});
     }
   }
   return tensors;

@@ -17,8 +17,9 @@ namespace lockstep {
 struct ComparedTensor {
   std::size_t array = 0;  ///< in SavedArrays::arrays
   int parameter = 0;
-  int bucket = 0;   ///< of the gradient exchange; -1: frozen
-  FlatRange range;  ///< offset and elems
+  int bucket = 0;  ///< of the gradient exchange; -1: frozen
+  /// Rounded where ranks have the weights of others so: Note [Weights in bf16].
+  HashRange range;
 };
 
 /// All such tensors, array by array, in flat order.
@@ -40,6 +41,9 @@ RankGroups group_ranks(std::span<const std::uint64_t> values);
 /// numbers differ, the ranks gather the hashes of that step and all throw the same DivergedError,
 /// with the step, the ranks in the minority, the tensors, and the last step whose checkpoints can
 /// be trusted.
+///
+/// With a sharded optimizer nothing else than an owner holds its optimizer's state, and in bf16 the
+/// lower halves of its weights; these are not compared.
 ///
 /// Under Reduction::fast replicas are compared as well: MPI requires of its all-reduce that all
 /// ranks receive identical results (MPI 3.1, section 5.9.6), in whatever order it adds.
@@ -76,7 +80,7 @@ class ReplicaCheck final : public MessagePart {
   SavedArrays saved_;
   std::int64_t every_;
   std::vector<ComparedTensor> tensors_;
-  std::vector<FlatRange> ranges_;        // of tensors_
+  std::vector<HashRange> ranges_;        // of tensors_
   State hashed_, sent_;                  // not yet in a message; in the message under way
   std::vector<std::uint64_t> of_ranks_;  // reserved for read()
   std::int64_t equal_step_ = -1;         // of the last comparison that found no difference

@@ -132,8 +132,8 @@ std::uint64_t ReplicaParts::partial_sum_bytes() const {
 
 std::uint64_t ReplicaParts::communication_bytes() const {
   return exchange.communication_bytes() + evaluation_exchange.communication_bytes() +
-         outcomes.bytes() + optimizer.norm_bytes() + shard_norms.bytes() + sample_weight->bytes() +
-         counters.bytes() + h2d_staging.bytes();
+         (owners ? owners->bytes() : 0) + outcomes.bytes() + optimizer.norm_bytes() +
+         shard_norms.bytes() + sample_weight->bytes() + counters.bytes() + h2d_staging.bytes();
 }
 
 std::uint64_t exchange_memory(const Graph& graph,

@@ -80,8 +80,9 @@ struct ReplicaParts {
   /// What was asked for since it had sent that was not done.
   void undo_update(const UpdateSent& sent);
   std::uint64_t partial_sum_bytes() const;
-  /// Buffers of both exchanges, of micro-batches that are copied to the device, of step results and
-  /// norms that are copied to the host, and of the norms that the optimizer wants.
+  /// Buffers of both exchanges, of weights on their way to other ranks, of micro-batches that are
+  /// copied to the device, of step results and norms that are copied to the host, and of the norms
+  /// that the optimizer wants.
   std::uint64_t communication_bytes() const;
 };
 

@@ -81,6 +81,10 @@ class ReplicaState {
   /// The weights become their average and the other way round, until it is called again. Between
   /// steps. See AverageScope.
   void swap_average();
+  /// The parameters of this rank are fp32 values everywhere, also where it holds weights of other
+  /// owners as kernels read them since the last update: Note [Weights in bf16]. Between steps.
+  /// Collective, where they are not already, on all ranks alike.
+  void gather_weights();
   /// Injects a fault: flips bit `bit` (0 to 31) of element `index` of array `array`, on this rank
   /// alone, between steps. Array 0 holds the parameters and running statistics, later ones the
   /// optimizer's, in the order of saved_arrays(). `index` counts over the array's
@@ -242,6 +246,7 @@ class ReplicaState {
   StepGraphs graphs_;
   std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch
   std::string why_no_graphs_;                     // empty: segments are captured
+  bool weights_are_whole_ = true;                 // see gather_weights()
   std::int64_t steps_ = 0,
                observed_steps_ = 0;  // since construction; whose phases or gradients were
 };

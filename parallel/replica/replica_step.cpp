@@ -302,10 +302,9 @@ void ReplicaState::account_replay(const Segment& segment) {
 
 /// By an update. Owners write no rounded weights: they do not have those of others.
 void ReplicaState::weights_changed() {
-  if (parts.owners)
-    programs.packed().invalidate();
-  else
-    programs.packed().invalidate_but_rounded();
+  if (!parts.owners) return programs.packed().invalidate_but_rounded();
+  programs.packed().invalidate();
+  weights_are_whole_ = !parts.owners->rounds_weights();
 }
 
 void ReplicaState::end_shard(const ShardWork& shard, const Schedule& schedule) {
@@ -375,7 +374,7 @@ void ReplicaState::update(const Segment& segment) {
   parts.average.update(segment.step, outcome, segment.state.counters);
   times_.optimizer += timer_.lap();
   if (parts.owners) {
-    parts.owners->all_gather(programs.parameters());
+    parts.owners->share_weights(programs.parameters());
     times_.exposed_communication += timer_.lap();
   }
   weights_changed();

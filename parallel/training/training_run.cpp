@@ -43,7 +43,11 @@ TrainingRun::TrainingRun(const Parts& parts)
   return_free_memory();  // initial weights were made on the heap
   if (!checkpointing_) return;
   checkpointing_->set_position(p_.context.position());
-  if (copies_are_collective()) checkpointing_->before_copies([this] { tell_copy(true); });
+  if (copies_are_collective())
+    checkpointing_->before_copies([this] {
+      tell_copy(true);
+      inside_.gather_weights();
+    });
   checkpointing_->check_copies([this] { p_.replica.require_healthy(); });
   if (watch_) checkpointing_->wait_for_previous_saves();
 }
@@ -280,6 +284,7 @@ void TrainingRun::send_if_told() {
   bool copies = false;
   p_.context.host_communicator().broadcast(&copies, sizeof copies, 0);
   if (!copies) return;
+  inside_.gather_weights();
   send_owned(inside_.saved_arrays());
   inside_.device_timer.skip_work();
 }

@@ -24,7 +24,8 @@ std::vector<OptimizerCase> optimizer_cases() {
       {"lion", Lion{.lr = 1e-4f, .weight_decay = kDecay}},
       {"lars", Lars{.lr = 0.1f, .weight_decay = kDecay}},
       {"lamb", Lamb{.lr = 0.001f, .weight_decay = kDecay}},
-      {"muon", Muon{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}}};
+      {"muon", Muon{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}},
+      {"normuon", NorMuon{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}}};
 }
 
 std::vector<ModelCase> small_models() {

@@ -33,6 +33,7 @@ class FlatCases {
   void time_updates();
   void time_sums();
   void time_hash();
+  void time_messages();
 
  private:
   void time_update(const std::string& name, const Optimizer& optimizer, bool rounded = false);
@@ -137,9 +138,30 @@ void FlatCases::time_sums() {
 }
 
 void FlatCases::time_hash() {
-  time("hash, sent to the host", 1, [this] {
-    return [this, v = filled(), hashes = std::vector<std::uint64_t>(ranges_.size())]() mutable {
-      backend_.hash(v->as<float>(), ranges_, hashes.data());
+  std::vector<HashRange> ranges;
+  for (const FlatRange& range : ranges_)
+    ranges.push_back({.offset = range.offset, .elems = range.elems});
+  time("hash, sent to the host", 1, [this, ranges] {
+    return
+        [this, ranges, v = filled(), hashes = std::vector<std::uint64_t>(ranges.size())]() mutable {
+          backend_.hash(v->as<float>(), ranges, hashes.data());
+        };
+  });
+}
+
+void FlatCases::time_messages() {
+  std::vector<WeightPiece> pieces;
+  for (const FlatRange& range : ranges_)
+    pieces.push_back(
+        {.offset = range.offset, .elems = range.elems, .place = range.offset, .bf16 = true});
+  time("pack_weights, bf16", 1.5, [this, pieces] {
+    return [this, pieces, v = filled(), message = filled()] {
+      backend_.pack_weights(v->as<float>(), pieces, message->as<std::uint16_t>());
+    };
+  });
+  time("unpack_weights, bf16", 1.5, [this, pieces] {
+    return [this, pieces, v = filled(), message = filled()] {
+      backend_.unpack_weights(message->as<std::uint16_t>(), pieces, v->as<float>());
     };
   });
 }
@@ -152,6 +174,7 @@ void time_flat(Rates& rates) {
   cases.time_updates();
   cases.time_sums();
   cases.time_hash();
+  cases.time_messages();
 }
 
 }  // namespace lockstep::rates

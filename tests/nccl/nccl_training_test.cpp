@@ -96,6 +96,13 @@ SmallRun sharded_run() {
 
 TEST(NcclTraining, EqualBitsOfAShardedOptimizer) { expect_bits_of_mpi(sharded_run()); }
 
+// Messages of rounded weights are captured with the update as well.
+TEST(NcclTraining, EqualBitsOfAShardedOptimizerInBf16) {
+  SmallRun run = sharded_run();
+  run.options.precision = Precision::bf16;
+  expect_bits_of_mpi(run);
+}
+
 // On the last rank, of one segment after the other: all ranks do without one that collectives stand
 // in, and after a step's last without any further.
 void expect_bits_where_captures_fail(SmallRun run, int captures) {

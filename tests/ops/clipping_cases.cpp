@@ -149,9 +149,10 @@ Floats clipped_by_unit(Backend& backend, const StepOutcome* outcome) {
 }
 
 /// The same units in two parts each, whose norms are given: as owners of a sharded optimizer have
-/// them, here one after the other. `expected`: of whole units.
+/// them, here one after the other, who do not have all of the weights. `expected`: of whole units.
 void expect_bits_of_parts(Backend& backend, const Floats& expected) {
   ClipMemory weights(backend, unit_weights()), gradients(backend, unit_gradients());
+  ClipMemory unknown(backend, Floats(kUnitElems, NAN));
   std::vector<FlatRange> pieces;
   std::vector<std::int64_t> ends;
   std::vector<UnitRange> parts;
@@ -175,14 +176,18 @@ void expect_bits_of_parts(Backend& backend, const Floats& expected) {
     }
   const std::vector<double> none(pieces.size(), -1);
   ClipMemory squares(backend, none.data(), none.size() * sizeof(double));
-  ClipMemory norms(backend, none.data(), ends.size() * sizeof(double));
+  ClipMemory weight_norms(backend, none.data(), ends.size() * sizeof(double));
+  ClipMemory gradient_norms(backend, none.data(), ends.size() * sizeof(double));
   backend.reserve_norms(pieces);
+  backend.start_squared_norms(weights.as<float>(), pieces, squares.as<double>());
+  backend.add_in_order(squares.as<double>(), ends, weight_norms.as<double>());
   backend.start_squared_norms(gradients.as<float>(), pieces, squares.as<double>());
-  backend.add_in_order(squares.as<double>(), ends, norms.as<double>());
+  backend.add_in_order(squares.as<double>(), ends, gradient_norms.as<double>());
   backend.clip_units({.gradients = gradients.as<float>(),
-                      .weights = weights.as<float>(),
+                      .weights = unknown.as<float>(),
                       .factor = kFactor,
-                      .norms = norms.as<double>()},
+                      .weight_norms = weight_norms.as<double>(),
+                      .gradient_norms = gradient_norms.as<double>()},
                      parts);
   EXPECT_EQ(gradients.values(), expected);
 }

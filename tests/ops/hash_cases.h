@@ -14,7 +14,7 @@
 namespace lockstep::test {
 
 /// As replica_hash.h defines it.
-inline std::uint64_t reference_hash(const std::vector<float>& values, const FlatRange& range) {
+inline std::uint64_t reference_hash(const std::vector<float>& values, const HashRange& range) {
   std::uint64_t sum = 0;
   for (std::int64_t i = range.offset; i < range.offset + range.elems; ++i)
     sum += replica_hash_mix(std::bit_cast<std::uint32_t>(values[std::size_t(i)]), i);
@@ -23,7 +23,7 @@ inline std::uint64_t reference_hash(const std::vector<float>& values, const Flat
 
 inline std::vector<std::uint64_t> hashes(Backend& backend,
                                          const std::vector<float>& values,
-                                         const std::vector<FlatRange>& ranges) {
+                                         const std::vector<HashRange>& ranges) {
   const auto memory = backend.allocate(values.size() * sizeof(float), "values");
   backend.copy_to_device(memory->data(), values.data(), memory->bytes());
   std::vector<std::uint64_t> result(ranges.size(), 1);
@@ -34,7 +34,7 @@ inline std::vector<std::uint64_t> hashes(Backend& backend,
 /// Ranges of every kind of tail at even and odd places, with gaps and an empty one; values are any
 /// bits, NaN and subnormal numbers among them.
 inline void expect_hashes_of_the_formula(Backend& backend) {
-  std::vector<FlatRange> ranges;
+  std::vector<HashRange> ranges;
   std::int64_t end = 0;
   for (std::int64_t elems : {1, 0, 3, 4, 7, 8, 15, 16, 17, 64, 1025, 8192, 8193, 3 * 8192 + 5}) {
     ranges.push_back({.offset = end, .elems = elems});
@@ -54,7 +54,7 @@ inline void expect_hashes_of_the_formula(Backend& backend) {
 inline void expect_hashes_of_many_ranges(Backend& backend) {
   const HostTensor random = random_f32({400 * 5}, 3);
   const std::vector<float> values(random.as<float>(), random.as<float>() + 400 * 5);
-  std::vector<FlatRange> ranges;
+  std::vector<HashRange> ranges;
   for (std::int64_t i = 0; i < 400; ++i) ranges.push_back({.offset = i * 5, .elems = 1 + i % 5});
   const std::vector<std::uint64_t> got = hashes(backend, values, ranges);
   for (std::size_t i = 0; i < ranges.size(); ++i)

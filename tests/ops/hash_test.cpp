@@ -101,7 +101,7 @@ TEST(CpuHash, FollowsTheFormulaWithAllInstructionSets) {
 TEST(CpuHash, PaddingIsNotInIt) {
   const auto backend = make_cpu_backend();
   std::vector<float> values = weights();
-  const std::vector<FlatRange> ranges{{.offset = 0, .elems = 61}, {.offset = 128, .elems = 22}};
+  const std::vector<HashRange> ranges{{.offset = 0, .elems = 61}, {.offset = 128, .elems = 22}};
   const auto before = hashes(*backend, values, ranges);
   values[61] = values[127] = NAN;
   EXPECT_EQ(hashes(*backend, values, ranges), before);

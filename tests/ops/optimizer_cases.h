@@ -26,6 +26,33 @@ inline std::vector<Optimizer> optimizer_cases() {
   return cases;
 }
 
+/// Rows of tensors, kReferenceRows each; those of tensors that `ranges` cut in parts, whose norms
+/// are given by index: row r of tensor t has t * kReferenceRows + r.
+inline std::vector<UnitRange> rows_of(const std::vector<FlatRange>& ranges,
+                                      const std::vector<FlatRange>& tensors) {
+  std::vector<UnitRange> rows;
+  for (const FlatRange& range : ranges) {
+    const FlatRange& tensor = tensors[std::size_t(range.tensor)];
+    const std::int64_t unit = tensor.elems / kReferenceRows;
+    if (range.elems == tensor.elems) {
+      rows.push_back({.offset = tensor.offset, .unit = unit, .elems = kReferenceRows});
+      continue;
+    }
+    const std::int64_t begin = range.offset - tensor.offset, end = begin + range.elems;
+    for (std::int64_t i = begin; i < end;) {
+      const std::int64_t row = i / unit, next = std::min(end, (row + 1) * unit);
+      rows.push_back({.offset = tensor.offset,
+                      .unit = unit,
+                      .first = row,
+                      .norm = std::int32_t(range.tensor * kReferenceRows + row),
+                      .own = i - row * unit,
+                      .own_elems = next - i});
+      i = next;
+    }
+  }
+  return rows;
+}
+
 /// All phases of an update that kernels do, as OptimizerStep does them: `orthogonalize` leaves
 /// directions as they are. `tensors`: each with its FlatRange::tensor, 0, 1, ...; `ranges` are cuts
 /// of these, and ranges of none.
@@ -35,10 +62,24 @@ inline void run_kernels(Backend& backend,
                         const std::vector<FlatRange>& tensors = {}) {
   std::vector<FlatRange> of_tensors, others;
   for (const FlatRange& range : ranges) (range.tensor >= 0 ? of_tensors : others).push_back(range);
-  const auto norms = backend.allocate((2 * tensors.size() + 1) * sizeof(double), "norms");
+  std::vector<double> facts(2 * tensors.size());
+  std::vector<FlatRange> whole_rows;
+  for (const FlatRange& tensor : tensors) {
+    const std::int64_t unit = tensor.elems / kReferenceRows;
+    facts.push_back(double(tensor.elems));
+    for (std::int64_t row = 0; row < kReferenceRows; ++row)
+      whole_rows.push_back({.offset = tensor.offset + row * unit, .elems = unit});
+  }
+  facts.resize(facts.size() + whole_rows.size() + 1);
+  const auto norms = backend.allocate(facts.size() * sizeof(double), "norms");
+  backend.copy_to_device(norms->data(), facts.data(), norms->bytes());
   double* const directions = norms->as<double>() + tensors.size();
+  double* const row_norms = norms->as<double>() + 3 * tensors.size();
   update.weight_norms = norms->as<double>();
   update.direction_norms = directions;
+  update.tensor_elems = directions + tensors.size();
+  update.row_norms = row_norms;
+  std::vector<UnitRange> rows;
   for (const UpdatePhase phase : update_phases(update.optimizer)) {
     update.phase = phase;
     switch (phase) {
@@ -59,6 +100,13 @@ inline void run_kernels(Backend& backend,
         break;
       case UpdatePhase::direction_norms:
         backend.start_squared_norms(update.grads, tensors, directions);
+        break;
+      case UpdatePhase::normalize_rows:
+        backend.start_squared_norms(update.grads, whole_rows, row_norms);
+        rows = rows_of(of_tensors, tensors);
+        update.rows = rows;
+        backend.optimizer_update(update, {});
+        update.rows = {};
         break;
       case UpdatePhase::orthogonalize:
         break;

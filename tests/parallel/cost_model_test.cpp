@@ -109,6 +109,19 @@ TEST(CostModel, WhatTravelsDuringBackwardIsHidden) {
   EXPECT_NEAR(predict(work, machine, slow, {2, 8, 1}).exposed_s, 2 * bucket_s, kRounding);
 }
 
+// Of a sharded optimizer: the sums of one subtree on their way out, half as many bytes of weights.
+TEST(CostModel, WeightsInBf16TakeHalfOfAnAllGather) {
+  Workload work = one_bucket(kMiB);
+  work.buckets[0].gathered_bytes = kMiB / 2;
+  const RankShare share{.ranks = 2, .samples = 8, .sharded = true};
+  const StepCost cost = predict(work, {two_a_host(), 0}, {.per_sample_s = 1}, share);
+  const double all = 2e-6 + 1.5 * kMiB / 2 / 1e9;
+  EXPECT_NEAR(cost.communication_s, all, kRounding);
+  work.buckets[0].ready = 0;  // backward hides all but the all-gather
+  EXPECT_NEAR(
+      predict(work, {two_a_host(), 0}, {.per_sample_s = 1}, share).exposed_s, all / 3, kRounding);
+}
+
 TEST(CostModel, RanksThatShareACoreTakeTurns) {
   const Machine two_cores{shared_memory_network(), 2};
   const CostParameters parameters{.fixed_s = 1, .per_sample_s = 1, .contention = 1.25};

@@ -170,7 +170,9 @@ TEST(EqualBits, EveryOptimizer) {
 }
 
 TEST(EqualBits, OptimizersOfATransformersMatrices) {
-  for (const Optimizer& optimizer : {Optimizer(Muon{.lr = 0.01f}), Optimizer(Lamb{.lr = 0.01f})}) {
+  for (const Optimizer& optimizer : {Optimizer(Muon{.lr = 0.01f}),
+                                     Optimizer(NorMuon{.lr = 0.01f}),
+                                     Optimizer(Lamb{.lr = 0.01f})}) {
     testing::SmallRun run = testing::small_gpt();
     run.options.optimizer = optimizer;
     SelfCommunicator self;
@@ -183,15 +185,18 @@ TEST(EqualBits, OptimizersOfATransformersMatrices) {
 // Hosts of two ranks, or one of all where their number is odd, share a host's matrices out.
 TEST(EqualBits, MatricesDealtWithinHosts) {
   const int ranks = testing::mpi_world().size(), per_host = ranks % 2 == 0 ? 2 : ranks;
-  testing::SmallRun run = testing::small_gpt();
-  run.options.optimizer = Muon{.lr = 0.01f};
-  SelfCommunicator self;
-  testing::Traffic traffic;
-  testing::ClaimedHosts claimed(testing::mpi_world(), per_host, traffic);
-  const std::string alone = testing::train(run, self).weights_sha256;
-  EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone);
-  run.options.sharding = Sharding::optimizer;
-  EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone);
+  for (const Optimizer& optimizer :
+       {Optimizer(Muon{.lr = 0.01f}), Optimizer(NorMuon{.lr = 0.01f})}) {
+    testing::SmallRun run = testing::small_gpt();
+    run.options.optimizer = optimizer;
+    SelfCommunicator self;
+    testing::Traffic traffic;
+    testing::ClaimedHosts claimed(testing::mpi_world(), per_host, traffic);
+    const std::string alone = testing::train(run, self).weights_sha256;
+    EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone) << name_of(optimizer);
+    run.options.sharding = Sharding::optimizer;
+    EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone) << name_of(optimizer);
+  }
 }
 
 TEST(EqualBits, NesterovWithLoaderThreads) {

@@ -104,7 +104,8 @@ TEST(GraphReplay, EqualBitsOfClippedElementsAndUnits) {
 }
 
 TEST(GraphReplay, EqualBitsOfOptimizersOfWholeTensors) {
-  for (const Optimizer& optimizer : {Optimizer(Lars{}), Optimizer(Lamb{}), Optimizer(Muon{})}) {
+  for (const Optimizer& optimizer :
+       {Optimizer(Lars{}), Optimizer(Lamb{}), Optimizer(Muon{}), Optimizer(NorMuon{})}) {
     testing::SmallRun run = small_run();
     run.options.optimizer = optimizer;
     SelfCommunicator alone;

@@ -354,6 +354,18 @@ TEST(HostTraffic, AddsUpTheMessagesBetweenHosts) {
       }
 }
 
+// One node a rank: of a bucket half of what hosts send is gradients, half weights.
+TEST(HostTraffic, WeightsInBf16AreHalfOfTheirBytes) {
+  const std::vector<ShardRange> owners = shard_owners(8, 8, 1);
+  const auto traffic = [&](std::int64_t bf16) {
+    const Bucket bucket{.elems = 1 << 20, .sharded = true, .bf16_elems = bf16};
+    return host_traffic({&bucket, 1}, 8, owners, 2, Reduction::reproducible);
+  };
+  EXPECT_DOUBLE_EQ(traffic(1 << 20).all, 0.75 * traffic(0).all);
+  EXPECT_DOUBLE_EQ(traffic(1 << 20).busiest, 0.75 * traffic(0).busiest);
+  EXPECT_DOUBLE_EQ(traffic(1 << 19).all, 0.875 * traffic(0).all);
+}
+
 TEST(HostTraffic, FastIsARing) {
   const Bucket bucket{0, 1 << 20};
   const std::vector<ShardRange> owners = shard_owners(64, 16, 1);

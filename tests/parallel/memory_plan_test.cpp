@@ -117,6 +117,19 @@ SmallRun gpt_sharded() {
   run.options.sharding = Sharding::optimizer;
   return run;
 }
+/// With rows of several owners.
+SmallRun mlp_normuon_sharded() {
+  SmallRun run = mlp();
+  run.options.optimizer = NorMuon{};
+  run.options.sharding = Sharding::optimizer;
+  return run;
+}
+/// Whose owners send most weights as bf16.
+SmallRun gpt_sharded_in_bf16() {
+  SmallRun run = gpt_sharded();
+  run.options.precision = Precision::bf16;
+  return run;
+}
 /// With units of several owners.
 SmallRun mlp_clipped() {
   SmallRun run = mlp();
@@ -290,6 +303,8 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &resnet_averaged,
                                            &resnet_sharded,
                                            &gpt_sharded,
+                                           &gpt_sharded_in_bf16,
+                                           &mlp_normuon_sharded,
                                            &mlp_clipped,
                                            &mlp_muon));
 

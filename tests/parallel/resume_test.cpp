@@ -118,7 +118,8 @@ TEST(Resume, Bf16AndNesterov) {
 }
 
 TEST(Resume, OptimizersOfWholeTensors) {
-  for (const Optimizer& optimizer : {Optimizer(Muon{}), Optimizer(Lamb{}), Optimizer(Lars{})}) {
+  for (const Optimizer& optimizer :
+       {Optimizer(Muon{}), Optimizer(NorMuon{}), Optimizer(Lamb{}), Optimizer(Lars{})}) {
     SmallRun run = gpt();
     run.options.steps = 4;
     run.options.optimizer = optimizer;

@@ -75,8 +75,8 @@ class Lamb(ByFormula):
 
 class Muon(ByFormula):
     def update(self, p, g, state, group, t):
+        p.mul_(1 - group["lr"] * group["weight_decay"])
         if not group["is_matrix"]:
-            p.mul_(1 - group["lr"] * group["weight_decay"])
             p.sub_(group["lr"] * adam_direction(g, state, (0.9, 0.95), 1e-4, t))
             return
         state["m"] = 0.95 * state.get("m", torch.zeros_like(p)) + g
@@ -85,9 +85,18 @@ class Muon(ByFormula):
         for _ in range(5):
             gram = x @ x.T
             x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
-        scale = 0.2 * max(x.shape) ** 0.5
-        p.mul_(1 - group["lr"] * group["weight_decay"])
-        p.sub_(group["lr"] * scale * x.reshape(p.shape))
+        x = self.scaled(0.2 * max(x.shape) ** 0.5 * x, state, group["outputs"])
+        p.sub_(group["lr"] * x.reshape(p.shape))
+
+    def scaled(self, x, state, outputs):
+        return x
+
+
+class NorMuon(Muon):
+    def scaled(self, x, state, outputs):
+        rows = average(state, "rows", x.square().mean(dim=1 - outputs, keepdim=True), 0.95)
+        x = x / (rows.sqrt() + 1e-4)
+        return 0.2 * x.numel() ** 0.5 / (x.norm() + 1e-7) * x
 
 
 def hidden_matrices(model: nn.Module):
@@ -115,11 +124,17 @@ def optimizer_for(name: str, model: nn.Module, kind: str):
         return Lamb(groups, lr=0.001)
     matrices = hidden_matrices(model)
     others = [p for p in decayed if not any(p is m for m in matrices)]
-    return Muon([{"params": matrices, "weight_decay": DECAY, "is_matrix": True},
-                 {"params": others, "weight_decay": DECAY}, rest], lr=0.001, is_matrix=False)
+    stored_by_inputs = [m.weight for m in model.modules() if isinstance(m, Projection)]
+    of_matrices = [{"params": [p for p in matrices if any(p is s for s in stored_by_inputs) == last],
+                    "weight_decay": DECAY, "is_matrix": True, "outputs": int(last)}
+                   for last in (False, True)]
+    of_others = [{"params": others, "weight_decay": DECAY}, rest]
+    return (Muon if kind == "muon" else NorMuon)(
+        [group for group in of_matrices if group["params"]] + of_others,
+        lr=0.001, is_matrix=False, outputs=0)
 
 
-KINDS = ("adam", "rmsprop", "rmsprop_centered", "lion", "lars", "lamb", "muon")
+KINDS = ("adam", "rmsprop", "rmsprop_centered", "lion", "lars", "lamb", "muon", "normuon")
 
 
 def kinds_of(name: str):

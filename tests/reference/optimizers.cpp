@@ -145,6 +145,38 @@ void update_tensor(const Muon& muon, std::vector<Element>& elements, bool is_ten
   }
 }
 
+void update_tensor(const NorMuon& normuon, std::vector<Element>& elements, bool is_tensor) {
+  if (!is_tensor) {
+    const AdamW adamw{.beta1 = normuon.beta1, .beta2 = normuon.beta2, .eps = normuon.eps};
+    for (const Element& e : elements) update(adamw, e);
+    return;
+  }
+  std::vector<double> directions;
+  for (const Element& e : elements) {
+    double& m = *e.state[0];
+    m = double(normuon.momentum) * m + e.grad;
+    directions.push_back(e.grad + double(normuon.momentum) * m);
+  }
+  const double norm = norm_of(directions) + NorMuon::kNormEps;
+  for (double& direction : directions) direction /= norm;
+  const std::size_t columns = elements.size() / std::size_t(kReferenceRows);
+  for (std::size_t begin = 0; begin < directions.size(); begin += columns) {
+    double squares = 0;
+    for (std::size_t i = begin; i < begin + columns; ++i) squares += directions[i] * directions[i];
+    for (std::size_t i = begin; i < begin + columns; ++i) {
+      double& v = *elements[i].state[1];
+      v = double(normuon.beta2) * v + (1 - double(normuon.beta2)) * squares / double(columns);
+      directions[i] /= std::sqrt(v) + double(normuon.eps);
+    }
+  }
+  const double scale = NorMuon::kUpdateScale * std::sqrt(double(elements.size())) /
+                       (norm_of(directions) + NorMuon::kNormEps);
+  for (std::size_t i = 0; i < directions.size(); ++i) {
+    elements[i].param *= 1 - elements[i].lr * elements[i].weight_decay;
+    elements[i].param -= elements[i].lr * scale * directions[i];
+  }
+}
+
 }  // namespace
 
 void optimizer_reference(ReferenceState& state,

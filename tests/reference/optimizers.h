@@ -14,6 +14,9 @@ struct ReferenceState {
   std::array<std::vector<double>, kMaxOptimizerState> state;
 };
 
+/// Rows of every tensor with a norm, as a matrix; its elements are a multiple.
+inline constexpr std::int64_t kReferenceRows = 5;
+
 /// One step of the formula that stands with the optimizer (include/lockstep/optimizers), but for
 /// `orthogonalize`, in the place of which directions stay as they are. Ranges with the same
 /// FlatRange::tensor are one tensor. Of `update`, pointers are not used.

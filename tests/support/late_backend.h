@@ -111,8 +111,18 @@ class LateBackend final : public Backend {
   void clip_units(const UnitClip& clip, std::span<const UnitRange> ranges) override {
     inner_->clip_units(clip, ranges);
   }
+  void pack_weights(const float* values,
+                    std::span<const WeightPiece> pieces,
+                    std::uint16_t* message) override {
+    inner_->pack_weights(values, pieces, message);
+  }
+  void unpack_weights(const std::uint16_t* message,
+                      std::span<const WeightPiece> pieces,
+                      float* values) override {
+    inner_->unpack_weights(message, pieces, values);
+  }
   void hash(const float* values,
-            std::span<const FlatRange> ranges,
+            std::span<const HashRange> ranges,
             std::uint64_t* result) override {
     ++asked_;
     inner_->hash(values, ranges, result);

@@ -72,7 +72,13 @@ class NullBackend : public Backend {
     no("clip_values");
   }
   void clip_units(const UnitClip&, std::span<const UnitRange>) override { no("clip_units"); }
-  void hash(const float*, std::span<const FlatRange>, std::uint64_t*) override { no("hash"); }
+  void pack_weights(const float*, std::span<const WeightPiece>, std::uint16_t*) override {
+    no("pack_weights");
+  }
+  void unpack_weights(const std::uint16_t*, std::span<const WeightPiece>, float*) override {
+    no("unpack_weights");
+  }
+  void hash(const float*, std::span<const HashRange>, std::uint64_t*) override { no("hash"); }
   void update_average(const AverageUpdate&) override { no("update_average"); }
   void swap(float*, float*, std::int64_t) override { no("swap"); }
   void update_running_statistics(float*,

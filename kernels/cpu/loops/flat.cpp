@@ -21,4 +21,15 @@ void clip_values(float* values, float limit, std::int64_t elems) {
   });
 }
 
+void round_weights(Bf16* y, const float* x, std::int64_t elems, bool flushes) {
+  constexpr std::uint32_t kSign = 0x80000000u, kInfinite = 0x7f800000u, kQuiet = 0x400000u;
+  const std::uint32_t least = flushes ? 0x00800000u : 0;  // normal numbers' smallest
+  for (std::int64_t i = 0; i < elems; ++i) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, x[i]);
+    const std::uint32_t size = bits & ~kSign, nearest = bits + 0x7fffu + (bits >> 16 & 1u);
+    const std::uint32_t number = size < least ? bits & kSign : nearest;
+    y[i].bits = std::uint16_t((size > kInfinite ? bits | kQuiet : number) >> 16);
+  }
+}
+
 }  // namespace lockstep::cpu::LOCKSTEP_ISA

@@ -13,7 +13,8 @@
 namespace lockstep::cpu {
 
 /// One range of an OptimizerUpdate (core/exec). Pointers are those of the range's first element,
-/// and may be unaligned. An element's bits depend on its own values and its tensor's norms.
+/// and may be unaligned. An element's bits depend on its own values and the norms of its tensor or
+/// row.
 struct RangeUpdate {
   float* params = nullptr;
   float* grads = nullptr;
@@ -26,6 +27,11 @@ struct RangeUpdate {
   StepScalars scalars = {};    ///< step_scalars(step)
   bool is_tensor = false;      ///< FlatRange::tensor is one: norms are given
   double weight_norm = 0, direction_norm = 0;
+  double tensor_elems = 0;  ///< of the whole tensor
+  /// In the phase of rows, of which the range is one or a part: the direction's squared norm, and
+  /// elements of the whole row.
+  double row_squares = 0;
+  std::int64_t row_elems = 0;
 };
 
 #define LOCKSTEP_OPTIMIZER_KERNEL(Type, name) \

@@ -47,6 +47,7 @@ struct UpdateArguments {
   LaunchCounters counters;
   const double* weight_norms;  ///< squared, by FlatRange::tensor; null: none
   const double* direction_norms;
+  const double* tensor_elems;
 };
 
 /// What a rule may ask of the tensor that a range is of.
@@ -54,6 +55,7 @@ struct TensorFacts {
   float grad_scale = 1;
   bool is_tensor = false;  ///< FlatRange::tensor is one
   double weight_norm = 0, direction_norm = 0;
+  double elems = 0;  ///< of the whole tensor
 };
 
 template <typename Rule>
@@ -73,6 +75,7 @@ __device__ inline TensorFacts tensor_facts(const UpdateArguments& u, const FlatR
     facts.weight_norm = sqrt(u.weight_norms[range.tensor]);
   if (facts.is_tensor && u.direction_norms != nullptr)
     facts.direction_norm = sqrt(u.direction_norms[range.tensor]);
+  if (facts.is_tensor && u.tensor_elems != nullptr) facts.elems = u.tensor_elems[range.tensor];
   return facts;
 }
 
@@ -142,7 +145,8 @@ void launch_update(const char* name,
       .outcome = update.outcome,
       .counters = {},
       .weight_norms = update.weight_norms,
-      .direction_norms = update.direction_norms};
+      .direction_norms = update.direction_norms,
+      .tensor_elems = update.tensor_elems};
   for (int s = 0; s < Rule::kState; ++s) {
     arguments.state[s] = update.state[std::size_t(s)];
     arguments.aligned = arguments.aligned && aligned_to_packs(arguments.state[s]);

@@ -50,15 +50,23 @@ void clip_values(const Device& device,
                  std::span<const FlatRange> ranges,
                  const StepOutcome* outcome);
 void clip_units(const Device& device, const UnitClip& clip, std::span<const UnitRange> ranges);
+void pack_weights(const Device& device,
+                  const float* values,
+                  std::span<const WeightPiece> pieces,
+                  std::uint16_t* message);
+void unpack_weights(const Device& device,
+                    const std::uint16_t* message,
+                    std::span<const WeightPiece> pieces,
+                    float* values);
 /// result[i], in host memory: the hash of ranges[i]. `tiles`: room for hash_tiles(ranges) values in
 /// device memory; `host_tiles`: for as many in host memory. Waits for the stream.
 void hash(const Device& device,
           const float* values,
-          std::span<const FlatRange> ranges,
+          std::span<const HashRange> ranges,
           std::uint64_t* result,
           std::uint64_t* tiles,
           std::span<std::uint64_t> host_tiles);
-std::size_t hash_tiles(std::span<const FlatRange> ranges);
+std::size_t hash_tiles(std::span<const HashRange> ranges);
 void update_running_statistics(const Device& device,
                                float* values,
                                const float* sums,

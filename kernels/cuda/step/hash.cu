@@ -16,17 +16,22 @@ namespace {
 
 constexpr std::int64_t kHashTile = kBlock * 32;
 
-struct HashRange {
+struct TiledRange {
   std::int64_t offset, elems;
   std::int64_t tile;  ///< index of its first tile among those of all ranges
+  bool bf16;
 };
+
+__device__ inline float as_hashed(float value, bool bf16) {
+  return bf16 ? to_float(from_float<Bf16>(value)) : value;
+}
 
 __global__ void tile_hashes_kernel(std::uint64_t* tiles,
                                    const float* values,
-                                   const __grid_constant__ RangeTable<HashRange> table,
+                                   const __grid_constant__ RangeTable<TiledRange> table,
                                    bool aligned) {
   const auto place = table.place_of(std::int32_t(blockIdx.x));
-  const HashRange& range = place.range;
+  const TiledRange& range = place.range;
   const std::int64_t begin = place.tile * kHashTile, end = begin + kHashTile;
   std::uint64_t sum = 0;
   for_each_in_tile(
@@ -37,7 +42,8 @@ __global__ void tile_hashes_kernel(std::uint64_t* tiles,
         constexpr int kWidth = decltype(width)::value;
         const Group<float, kWidth> group = load_group<kWidth>(values + range.offset + i);
         for (int j = 0; j < kWidth; ++j)
-          sum += replica_hash_mix(__float_as_uint(group.values[j]), range.offset + i + j);
+          sum += replica_hash_mix(__float_as_uint(as_hashed(group.values[j], range.bf16)),
+                                  range.offset + i + j);
       });
   sum = block_sum(sum, dynamic_shared<std::uint64_t>());
   if (threadIdx.x == 0) tiles[range.tile + place.tile] = sum;
@@ -45,28 +51,28 @@ __global__ void tile_hashes_kernel(std::uint64_t* tiles,
 
 }  // namespace
 
-std::size_t hash_tiles(std::span<const FlatRange> ranges) {
+std::size_t hash_tiles(std::span<const HashRange> ranges) {
   std::int64_t tiles = 0;
-  for (const FlatRange& range : ranges) tiles += ceil_div(range.elems, kHashTile);
+  for (const HashRange& range : ranges) tiles += ceil_div(range.elems, kHashTile);
   return std::size_t(tiles);
 }
 
 void hash(const Device& device,
           const float* values,
-          std::span<const FlatRange> ranges,
+          std::span<const HashRange> ranges,
           std::uint64_t* result,
           std::uint64_t* tiles,
           std::span<std::uint64_t> host_tiles) {
   std::int64_t count = 0;
-  for_each_table<HashRange>(
+  for_each_table<TiledRange>(
       ranges,
       kHashTile,
-      [&](const FlatRange& range) {
+      [&](const HashRange& range) {
         const std::int64_t first = count;
         count += ceil_div(range.elems, kHashTile);
-        return HashRange{range.offset, range.elems, first};
+        return TiledRange{range.offset, range.elems, first, range.bf16};
       },
-      [&](const RangeTable<HashRange>& table) {
+      [&](const RangeTable<TiledRange>& table) {
         launch("tile_hashes",
                {.grid = dim3(unsigned(table.tiles())),
                 .shared_bytes = kBlock / kWarp * sizeof(std::uint64_t)},
