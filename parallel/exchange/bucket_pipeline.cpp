@@ -8,7 +8,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kZeros = 16 * 1024;
 constexpr std::size_t kMaxStages = 4;  // down and up two levels
 
 }  // namespace
@@ -26,6 +25,7 @@ BucketPipeline::BucketPipeline(Backend& backend,
       gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
+      receives_apart_(communicator.receives_apart(gradients)),
       max_slots_(backend.traits().buckets_in_flight),
       entered_(kMaxStages + 1) {
   in_flight_.resize(std::size_t(bucket_count));
@@ -33,8 +33,6 @@ BucketPipeline::BucketPipeline(Backend& backend,
     levels_.emplace_back(backend, communicator, members, gradients, bucket_count);
   };
   add_level(LevelMembers::all);
-  if (reduction == Reduction::fast && ranks_ > 1)
-    zeros_ = backend_.allocate(kZeros * sizeof(float), "zeros for ranks without shards");
   if (reduction == Reduction::fast || !has_two_levels(ranks_, ranks_per_host)) return;
   add_level(LevelMembers::host);
   add_level(LevelMembers::across_hosts);
@@ -47,10 +45,10 @@ std::int64_t BucketPipeline::slot_elems(const ExchangeSize& size, std::int64_t b
 }
 
 void BucketPipeline::reserve(std::int64_t elems) {
-  const std::size_t bytes = std::size_t(elems) * sizeof(float);
-  if (bytes > pool_bytes()) {
+  const std::size_t needed = std::size_t(elems) * sizeof(float);
+  if (needed > bytes()) {
     pool_.reset();
-    pool_ = backend_.allocate(bytes, "gradient exchange buffers");
+    pool_ = backend_.allocate(needed, "gradient exchange buffers");
   }
 }
 
@@ -61,9 +59,9 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   slots_ = slot_size_ == 0
                ? max_slots_
                : int(std::clamp<std::int64_t>(
-                     std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, max_slots_));
+                     std::int64_t(bytes() / sizeof(float)) / slot_size_, 1, max_slots_));
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
-                  pool_bytes());
+                  bytes());
   own_nodes_.resize(std::size_t(plan.size.own_nodes));
   const std::span<ExchangeLevel> levels(levels_);
   if (plan.by_host.empty()) {
@@ -77,6 +75,8 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   const bool fast = reduction_ == Reduction::fast;
   stages_ = fast ? 1 : 2 * int(way_.size());
   sums_done_ = fast ? 0 : int(way_.size());
+  // On two levels the sums of a host are sent from where it has received.
+  ahead_ = receives_apart_ && way_.size() == 1 ? 1 : 0;
   started_ = 0;
   std::ranges::fill(entered_, 0);
   int layers = plan.all.layers;
@@ -84,14 +84,15 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   for (InFlight& entry : in_flight_) entry.requests.reserve(std::size_t(layers));
 }
 
-void BucketPipeline::start(Bucket bucket) {
+void BucketPipeline::start(Bucket bucket, const DeviceEvent* computed) {
   in_flight_[std::size_t(started_)].bucket = bucket;
+  in_flight_[std::size_t(started_)].computed = computed;
   ++started_;
   progress();
 }
 
 bool BucketPipeline::slot_is_free() const {
-  return entered_[0] - entered_[std::size_t(sums_done_)] < slots_;
+  return entered_[0] - entered_[std::size_t(sums_done_)] < slots_ + ahead_;
 }
 
 bool BucketPipeline::try_stage(int stage) {
@@ -104,6 +105,7 @@ bool BucketPipeline::try_stage(int stage) {
     entry.requests.pop_back();
   }
   float* slot = pool_ ? pool_->as<float>() + entered % slots_ * slot_size_ : nullptr;
+  if (stage == 0 && entry.computed != nullptr) backend_.wait_for(*entry.computed);
   if (stage < stages_) enter(stage, entry, slot);
   ++entered;
   return true;
@@ -142,10 +144,7 @@ void BucketPipeline::enter(int stage, InFlight& entry, float* receive) {
 
 CommRequestPtr BucketPipeline::start_all_reduce(Bucket bucket) {
   if (plan_->size.own_nodes == 0)
-    for (std::int64_t i = 0; i < bucket.elems; i += kZeros)
-      backend_.copy(gradients_ + bucket.offset + i,
-                    zeros_->data(),
-                    std::size_t(std::min(kZeros, bucket.elems - i)) * sizeof(float));
+    backend_.set_zero(gradients_ + bucket.offset, std::size_t(bucket.elems) * sizeof(float));
   return way_[0].start_all_reduce(bucket);
 }
 

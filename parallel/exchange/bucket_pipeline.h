@@ -28,7 +28,9 @@ namespace lockstep {
 ///
 /// Every stage takes the buckets in the order of start(), as all ranks must start the collectives
 /// of a communicator in one order. Only the number of buckets between the first all-to-all and the
-/// last sum is limited (DeviceTraits::buckets_in_flight), since these need receive buffers.
+/// last sum is limited (DeviceTraits::buckets_in_flight), since these need receive buffers. Where
+/// what is received comes to them only then (Communicator::receives_apart()), on one level, one
+/// more is on its way: it is copied to the host while the network has the one before.
 class BucketPipeline {
  public:
   /// `ranks_per_host`: the communicator's, or all ranks where the exchange has one level.
@@ -45,11 +47,13 @@ class BucketPipeline {
   std::int64_t slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const;
   /// Receive memory for at least one bucket of any plan. Throws OutOfMemory.
   void reserve(std::int64_t elems);
-  std::size_t bytes() const { return pool_bytes() + (zeros_ ? zeros_->bytes() : 0); }
+  std::size_t bytes() const { return pool_ ? pool_->bytes() : 0; }
 
   /// `largest`: elements of the largest bucket that start() will get.
   void begin(const ExchangePlan& plan, std::int64_t largest);
-  void start(Bucket bucket);
+  /// `computed`: where given, what is to happen on the device before the bucket is read; as it was
+  /// recorded last.
+  void start(Bucket bucket, const DeviceEvent* computed = nullptr);
   /// Nothing that was started is done, nor will be.
   void drop_started();
   /// Moves everything along that can move. Never blocks.
@@ -63,6 +67,7 @@ class BucketPipeline {
  private:
   struct InFlight {
     Bucket bucket;
+    const DeviceEvent* computed = nullptr;
     std::vector<CommRequestPtr> requests;  // of its stage: one, or one for each layer of nodes
   };
 
@@ -72,7 +77,6 @@ class BucketPipeline {
     float* receive = nullptr;
   };
 
-  std::size_t pool_bytes() const { return pool_ ? pool_->bytes() : 0; }
   int completed() const { return entered_[std::size_t(stages_)]; }
   bool slot_is_free() const;
   bool try_stage(int stage);
@@ -86,12 +90,14 @@ class BucketPipeline {
   float* gradients_;
   int rank_, ranks_;
   std::vector<ExchangeLevel> levels_;  // all ranks; where there may be two: host, across hosts
-  std::unique_ptr<DeviceBuffer> pool_, zeros_;  // zeros_: for ranks without shards, fast only
+  std::unique_ptr<DeviceBuffer> pool_;
   const ExchangePlan* plan_ = nullptr;
   std::span<ExchangeLevel> way_;   // levels of the plan
   std::vector<float*> own_nodes_;  // [own nodes of the plan], of the bucket asked for last
   std::int64_t slot_size_ = 0;
+  bool receives_apart_;
   int max_slots_, slots_ = 1;
+  int ahead_ = 0;  // buckets under way beyond the slots
   int stages_ = 0;
   int sums_done_ = 0;  // the stage that a bucket enters after its last sum
   int started_ = 0;

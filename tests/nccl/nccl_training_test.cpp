@@ -83,6 +83,17 @@ void expect_bits_of_mpi(const SmallRun& run, Communicator& host = mpi_world()) {
 
 TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
 
+// 300 shards, and 119 of the last batch of an epoch.
+TEST(NcclTraining, EqualBitsOfManyShards) {
+  SmallRun run = small_run();
+  run.data = data::glyphs(419, 5);
+  run.options.global_batch = run.options.shards = 300;
+  run.options.micro_batch = 1;
+  run.options.steps = 8;
+  run.options.log_every = run.options.noise_scale_every = 0;
+  expect_bits_of_mpi(run);
+}
+
 /// Owners' collectives are captured with the update, norms among them.
 SmallRun sharded_run() {
   SmallRun run = small_run();
