@@ -118,6 +118,7 @@ class DeviceEvent {
 enum class DeviceStream : std::uint8_t {
   compute,        ///< programs, and what else is not sent to another
   communication,  ///< sums of gradients and the collectives around them
+  network,        ///< those between hosts, where hosts sum first
   copies,         ///< micro-batches on their way to the device
   copies_out,     ///< what MPI sends, on its way to the host
 };
@@ -274,8 +275,8 @@ class Backend {
   virtual bool captures_graphs() const { return false; }
   /// From here to end_capture() what this thread asks for is captured instead of done. It may not
   /// wait, allocate, or copy from and to memory that is not of allocate() or allocate_host(); work
-  /// on the communication stream takes part where that waits for an event recorded on the compute
-  /// stream meanwhile, which waits for it in turn before the end.
+  /// on another stream takes part where that waits for an event recorded on the compute stream, or
+  /// on one that takes part, meanwhile, and is waited for in turn before the end.
   virtual void begin_capture() { throw InternalError("this device captures no graphs"); }
   /// Throws Error: something cannot be captured. Then nothing was done, and nothing is captured
   /// any more.

@@ -128,6 +128,7 @@ class CudaBackend final : public Backend {
       : free_at_start_(cuda::free_without_context(ordinal)),
         device_(open_device(ordinal)),
         communication_(on_a_stream_of_its_own(device_, Priority::high)),
+        network_(on_a_stream_of_its_own(device_, Priority::high)),
         copies_(on_a_stream_of_its_own(device_, Priority::normal)),
         copies_out_(on_a_stream_of_its_own(device_, Priority::normal)),
         id_(device_id(ordinal)) {}
@@ -136,6 +137,7 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override {
     cudaStreamDestroy(copies_out_.compute);
     cudaStreamDestroy(copies_.compute);
+    cudaStreamDestroy(network_.compute);
     cudaStreamDestroy(communication_.compute);
     cudaStreamDestroy(device_.compute);
   }
@@ -203,6 +205,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<DeviceTracer> make_tracer() override {
     return cuda::make_tracer({{device_.compute, "compute"},
                               {communication_.compute, "communication"},
+                              {network_.compute, "network"},
                               {copies_.compute, "copies"},
                               {copies_out_.compute, "copies to the host"}});
   }
@@ -248,6 +251,7 @@ class CudaBackend final : public Backend {
   DeviceStream use_stream(DeviceStream stream) override {
     in_use_ = stream == DeviceStream::compute         ? &device_
               : stream == DeviceStream::communication ? &communication_
+              : stream == DeviceStream::network       ? &network_
               : stream == DeviceStream::copies        ? &copies_
                                                       : &copies_out_;
     return std::exchange(stream_in_use_, stream);
@@ -366,7 +370,7 @@ class CudaBackend final : public Backend {
   cuda::Device device_;
   // Their streams stand where device_ has compute. What waits for a collective waits for other
   // ranks too, so that it comes first.
-  const cuda::Device communication_, copies_, copies_out_;
+  const cuda::Device communication_, network_, copies_, copies_out_;
   const cuda::Device* in_use_ = &device_;
   DeviceStream stream_in_use_ = DeviceStream::compute;
   const std::string id_;

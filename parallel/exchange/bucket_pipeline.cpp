@@ -2,6 +2,7 @@
 #include "parallel/exchange/bucket_pipeline.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/check.h"
 
@@ -26,6 +27,7 @@ BucketPipeline::BucketPipeline(Backend& backend,
       rank_(communicator.rank()),
       ranks_(communicator.size()),
       receives_apart_(communicator.receives_apart(gradients)),
+      in_stream_order_(communicator.in_stream_order()),
       max_slots_(backend.traits().buckets_in_flight),
       entered_(kMaxStages + 1) {
   in_flight_.resize(std::size_t(bucket_count));
@@ -36,6 +38,10 @@ BucketPipeline::BucketPipeline(Backend& backend,
   if (reduction == Reduction::fast || !has_two_levels(ranks_, ranks_per_host)) return;
   add_level(LevelMembers::host);
   add_level(LevelMembers::across_hosts);
+  if (!in_stream_order_) return;
+  for (InFlight& entry : in_flight_)
+    for (auto* event : {&entry.on_host, &entry.summed, &entry.gathered})
+      *event = backend.make_event();
 }
 
 std::int64_t BucketPipeline::slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const {
@@ -77,6 +83,7 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   sums_done_ = fast ? 0 : int(way_.size());
   // On two levels the sums of a host are sent from where it has received.
   ahead_ = receives_apart_ && way_.size() == 1 ? 1 : 0;
+  two_streams_ = in_stream_order_ && way_.size() == 2;
   started_ = 0;
   std::ranges::fill(entered_, 0);
   int layers = plan.all.layers;
@@ -99,6 +106,7 @@ bool BucketPipeline::try_stage(int stage) {
   int& entered = entered_[std::size_t(stage)];
   const int ready = stage == 0 ? started_ : entered_[std::size_t(stage) - 1];
   if (entered == ready || (stage == 0 && !slot_is_free())) return false;
+  if (is_held_back(entered, stage)) return false;
   InFlight& entry = in_flight_[std::size_t(entered)];
   while (!entry.requests.empty()) {
     if (!entry.requests.back()->test()) return false;
@@ -106,7 +114,7 @@ bool BucketPipeline::try_stage(int stage) {
   }
   float* slot = pool_ ? pool_->as<float>() + entered % slots_ * slot_size_ : nullptr;
   if (stage == 0 && entry.computed != nullptr) backend_.wait_for(*entry.computed);
-  if (stage < stages_) enter(stage, entry, slot);
+  if (stage < stages_) enter(stage, entered, slot);
   ++entered;
   return true;
 }
@@ -123,22 +131,63 @@ BucketPipeline::LevelMemory BucketPipeline::memory_of(std::size_t at,
   return {way_[0].sums(bucket, own_nodes_, receive), after};
 }
 
-void BucketPipeline::enter(int stage, InFlight& entry, float* receive) {
-  const Bucket bucket = entry.bucket;
+bool BucketPipeline::is_held_back(int index, int stage) const {
+  constexpr int kHostSummed = 1;  // the stage that a bucket enters with that sum
+  return two_streams_ && !flushes_ && stage == stages_ - 1 && entered_[kHostSummed] <= index + 1;
+}
+
+void BucketPipeline::flush() {
+  flushes_ = true;
+  progress();
+  flushes_ = false;
+  LOCKSTEP_ASSERT(idle());
+}
+
+void BucketPipeline::enter(int stage, int index, float* receive) {
+  InFlight& entry = in_flight_[std::size_t(index)];
   if (reduction_ == Reduction::fast) {
-    entry.requests.push_back(start_all_reduce(bucket));
+    entry.requests.push_back(start_all_reduce(entry.bucket));
     return;
   }
-  const auto at = std::size_t(stage), levels = way_.size();
-  if (at > 0 && at <= levels) {
-    const LevelMemory memory = memory_of(at - 1, bucket, receive);
-    way_[at - 1].sum(bucket, memory.own, memory.receive);
+  if (!two_streams_) {
+    sum_level(stage, entry.bucket, receive);
+    start_level(stage, entry, receive);
+    return;
   }
+  std::optional<StreamScope> network;
+  if (stage == 0 && index >= slots_)
+    backend_.wait_for(*in_flight_[std::size_t(index - slots_)].summed);
+  if (stage == 1) {
+    sum_level(stage, entry.bucket, receive);
+    backend_.record(*entry.on_host);
+    network.emplace(backend_, DeviceStream::network);
+    backend_.wait_for(*entry.on_host);
+  } else if (stage == 2) {
+    network.emplace(backend_, DeviceStream::network);
+    sum_level(stage, entry.bucket, receive);
+    backend_.record(*entry.summed);
+  } else if (stage == 3) {
+    backend_.wait_for(*entry.gathered);
+  }
+  start_level(stage, entry, receive);
+  if (stage == 2) backend_.record(*entry.gathered);
+}
+
+/// What the all-to-all of the stage before has brought.
+void BucketPipeline::sum_level(int stage, Bucket bucket, float* receive) {
+  const auto at = std::size_t(stage);
+  if (at == 0 || at > way_.size()) return;
+  const LevelMemory memory = memory_of(at - 1, bucket, receive);
+  way_[at - 1].sum(bucket, memory.own, memory.receive);
+}
+
+void BucketPipeline::start_level(int stage, InFlight& entry, float* receive) {
+  const auto at = std::size_t(stage), levels = way_.size();
   if (at < levels) {
-    const LevelMemory memory = memory_of(at, bucket, receive);
-    way_[at].start_all_to_all(bucket, memory.own, memory.receive, entry.requests);
-  } else if (!bucket.sharded) {  // of which the owner updates its chunk
-    entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(bucket));
+    const LevelMemory memory = memory_of(at, entry.bucket, receive);
+    way_[at].start_all_to_all(entry.bucket, memory.own, memory.receive, entry.requests);
+  } else if (!entry.bucket.sharded) {  // of which the owner updates its chunk
+    entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(entry.bucket));
   }
 }
 

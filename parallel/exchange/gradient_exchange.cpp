@@ -57,6 +57,7 @@ class GradientExchange::State {
                             : communicator.ranks_per_node()),
         buckets_(std::move(buckets)),
         chunk_index_(buckets_.size()),
+        bucket_of_chunk_(buckets_.size()),
         stage_(buckets_.size(), Stage::finished),
         sums_(backend, gradients, extent_of(buckets_)),
         gather_(backend, communicator, sums_, gradients),
@@ -88,7 +89,7 @@ class GradientExchange::State {
     last_computed_ = nullptr;
     if (ranks_ == 1) return;
     gather_.begin(*plan_);
-    chunks_.begin(*plan_, largest_chunked(plan_->size));
+    begin_chunks();
   }
 
   void finish_shard() { sums_.push(); }
@@ -106,7 +107,7 @@ class GradientExchange::State {
     bytes_replayed_ += sent_before - sent();
     if (ranks_ == 1) return;
     chunks_.drop_started();
-    chunks_.begin(*plan_, largest_chunked(plan_->size));
+    begin_chunks();
   }
 
   void start_bucket(int index) {
@@ -132,9 +133,9 @@ class GradientExchange::State {
     chunks_.start(exchanged_part(index), last_computed_);
   }
 
-  bool in_flight() const { return !chunks_.idle(); }
+  bool in_flight() const { return !in_stream_order_ && !chunks_.idle(); }
   void progress() {
-    if (chunks_.idle()) return;
+    if (!in_flight()) return;
     const OwnStream scope(*this);
     chunks_.progress();
   }
@@ -144,6 +145,7 @@ class GradientExchange::State {
     LOCKSTEP_ASSERT(stage != Stage::open && stage != Stage::finished);
     const Bucket bucket = exchanged_part(index);
     if (stage == Stage::in_stream) {
+      finish_in_stream();
       backend_.wait_for(*on_device_[std::size_t(index)].summed);
     } else if (ranks_ > 1 && bucket.elems > 0) {
       std::optional<CollectiveScope> scope;
@@ -225,14 +227,33 @@ class GradientExchange::State {
     backend_.wait_for(*events.computed);
     const Bucket bucket = exchanged_part(index);
     if (!plan_->local.merges.empty()) sums_.push_last(bucket);
+    stage_[std::size_t(index)] = Stage::in_stream;
     if (gather_.takes(plan_->size, buckets_[std::size_t(index)].elems)) {
       gather_.finish(bucket);
+      backend_.record(*events.summed);
     } else {
+      bucket_of_chunk_[std::size_t(chunks_.started())] = index;
       chunks_.start(bucket);
-      LOCKSTEP_ASSERT(chunks_.idle());
+      record_summed();
     }
-    backend_.record(*events.summed);
-    stage_[std::size_t(index)] = Stage::in_stream;
+  }
+
+  /// Of buckets that are asked for as a whole; the last one may have to wait for the next.
+  void record_summed() {
+    for (; chunks_.complete(recorded_); ++recorded_)
+      backend_.record(*on_device_[std::size_t(bucket_of_chunk_[std::size_t(recorded_)])].summed);
+  }
+
+  void finish_in_stream() {
+    if (chunks_.idle()) return;
+    const StreamScope scope(backend_, DeviceStream::communication);
+    chunks_.flush();
+    record_summed();
+  }
+
+  void begin_chunks() {
+    recorded_ = 0;
+    chunks_.begin(*plan_, largest_chunked(plan_->size));
   }
 
   /// The bucket, or what a planned fault leaves of it.
@@ -305,7 +326,10 @@ class GradientExchange::State {
   Reduction reduction_;
   int rank_, ranks_, ranks_per_host_;
   std::vector<Bucket> buckets_;
-  std::vector<int> chunk_index_;          // [buckets], the number that BucketPipeline gave
+  std::vector<int> chunk_index_;  // [buckets], the number that BucketPipeline gave
+  // In stream order: of the numbers of BucketPipeline; how many have their event recorded.
+  std::vector<int> bucket_of_chunk_;
+  int recorded_ = 0;
   std::vector<Stage> stage_;              // [buckets]
   bool in_stream_order_ = false;          // else the host moves buckets along
   std::vector<OnDevice> on_device_;       // [buckets]; empty: the device works at once

@@ -12,7 +12,7 @@ host sends: planned (host_traffic.h; fast and MPI_Allreduce as a ring of all ran
 its interface, headers included, so that more of them than planned are expected; and seconds of an
 exchange: predicted (planned bytes over the rate of a TCP stream measured before), and the median
 (least to most) of the rounds. A kind whose counted bytes are off by more than 10% of its plan is
-marked. Needs root, ip, tc and two cores. Exit code 77 where nothing could be measured. The ranks
+marked; of the last two MPI chooses the way. Needs root, ip, tc and two cores. Exit code 77 where nothing could be measured. The ranks
 share the cores of this machine: what they compute and copy takes time that real hosts do not need.
 """
 import argparse

@@ -85,11 +85,10 @@ TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
 
 // 300 shards, and 119 of the last batch of an epoch.
 TEST(NcclTraining, EqualBitsOfManyShards) {
-  SmallRun run = small_run();
-  run.data = data::glyphs(419, 5);
-  run.options.global_batch = run.options.shards = 300;
-  run.options.micro_batch = 1;
-  run.options.steps = 8;
+  SmallRun run{[](Builder& nn, Value x) { return nn.linear(nn.flatten(x), {.out_features = 10}); },
+               data::glyphs(419, 5),
+               {.global_batch = 300, .micro_batch = 1, .steps = 6}};
+  run.options.shards = 300;
   run.options.log_every = run.options.noise_scale_every = 0;
   expect_bits_of_mpi(run);
 }
@@ -289,6 +288,15 @@ TEST_F(NcclTwoLevels, AllIsConnectedBeforeStep1) {
 }
 
 TEST_F(NcclTwoLevels, EqualBits) { expect_bits_of_mpi(small_run(), hosts_); }
+
+// In chunks, on two streams, which graphs hold.
+TEST_F(NcclTwoLevels, EqualBitsOfLargeBuckets) {
+  SmallRun run = small_run();
+  run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {96, 256}});
+  run.options.bucket_mb = 0.09;
+  run.options.steps = 8;
+  expect_bits_of_mpi(run, hosts_);
+}
 
 /// Every rank leaves a training whose network fails in a replay, although graphs hold collectives.
 void expect_an_error_from_replays(Communicator& host) {
