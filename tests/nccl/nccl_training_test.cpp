@@ -294,7 +294,6 @@ TEST_F(NcclTwoLevels, EqualBitsOfLargeBuckets) {
   SmallRun run = small_run();
   run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {96, 256}});
   run.options.bucket_mb = 0.09;
-  run.options.steps = 8;
   expect_bits_of_mpi(run, hosts_);
 }
 
