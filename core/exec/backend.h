@@ -114,17 +114,21 @@ class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
   virtual void wait() {}
+  /// Whether wait() would return at once. Never blocks.
+  virtual bool done() { return true; }
   /// What the device's clock says between `earlier` and this one. Both of make_timed_event(),
   /// recorded, and past: something after them has been waited for.
   virtual double seconds_since(const DeviceEvent& /*earlier*/) const { return 0; }
 };
 
 /// Queues of a device's work. Each does what it was asked for in order, concurrently with the
-/// other.
+/// others.
 enum class DeviceStream : std::uint8_t {
   compute,        ///< programs, and what else is not sent to another
   communication,  ///< sums of gradients and the collectives around them
+  network,        ///< those between hosts, where hosts sum first
   copies,         ///< micro-batches on their way to the device
+  copies_out,     ///< what MPI sends, on its way to the host
 };
 
 /// Captured work of a device, which is launched as a whole.
@@ -255,6 +259,8 @@ class Backend {
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  /// Memory of the device, in the order of copy().
+  virtual void set_zero(void* memory, std::size_t bytes) = 0;
 
   /// A point that record() sets and that wait() waits for; where the device works at once, nothing.
   virtual std::unique_ptr<DeviceEvent> make_event() { return std::make_unique<DeviceEvent>(); }
@@ -266,10 +272,10 @@ class Backend {
   /// What is asked for later, on the stream in use, begins when `event`, as it was recorded last,
   /// has happened. The host does not wait.
   virtual void wait_for(const DeviceEvent& /*event*/) {}
-  /// Has functions of flat arrays, copies to and on the device, record() and wait_for() go to
-  /// `stream` from now on; programs' kernels and copies to the host always go to the compute
-  /// stream. See StreamScope.
-  virtual void use_stream(DeviceStream /*stream*/) {}
+  /// Has functions of flat arrays, copies to and on the device, start_copy_to_host(), record() and
+  /// wait_for() go to `stream` from now on; programs' kernels and copy_to_host() always go to the
+  /// compute stream. Returns the stream in use before. See StreamScope.
+  virtual DeviceStream use_stream(DeviceStream /*stream*/) { return DeviceStream::compute; }
   /// By what libraries know the stream in use, a cudaStream_t; null where the device works at once.
   virtual void* native_stream() { return nullptr; }
 
@@ -277,8 +283,8 @@ class Backend {
   virtual bool captures_graphs() const { return false; }
   /// From here to end_capture() what this thread asks for is captured instead of done. It may not
   /// wait, allocate, or copy from and to memory that is not of allocate() or allocate_host(); work
-  /// on the communication stream takes part where that waits for an event recorded on the compute
-  /// stream meanwhile, which waits for it in turn before the end.
+  /// on another stream takes part where that waits for an event recorded on the compute stream, or
+  /// on one that takes part, meanwhile, and is waited for in turn before the end.
   virtual void begin_capture() { throw InternalError("this device captures no graphs"); }
   /// Throws Error: something cannot be captured. Then nothing was done, and nothing is captured
   /// any more.
@@ -368,18 +374,18 @@ class Backend {
   virtual void swap(float* a, float* b, std::int64_t elems) = 0;
 };
 
-/// Has `backend` use a stream while it lives, the compute stream afterwards.
+/// Has `backend` use a stream while it lives, the one before afterwards.
 class StreamScope {
  public:
-  StreamScope(Backend& backend, DeviceStream stream) : backend_(backend) {
-    backend.use_stream(stream);
-  }
-  ~StreamScope() { backend_.use_stream(DeviceStream::compute); }
+  StreamScope(Backend& backend, DeviceStream stream)
+      : backend_(backend), before_(backend.use_stream(stream)) {}
+  ~StreamScope() { backend_.use_stream(before_); }
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;
 
  private:
   Backend& backend_;
+  DeviceStream before_;
 };
 
 }  // namespace lockstep

@@ -84,6 +84,11 @@ class Communicator : public KernelGroup {
   /// after is not to be used. To be asked whenever their results were waited for.
   virtual void require_healthy() {}
 
+  /// Whether started collectives that receive into `memory` write it when test() or wait() finds
+  /// them complete, in the order of the stream that the backend uses then, and not before: until
+  /// then what lies there can be read by what was asked of that stream.
+  virtual bool receives_apart(const void* /*memory*/) const { return false; }
+
   /// Prepares for `count` started collectives at once, so that starting them allocates nothing.
   virtual void reserve_requests(int /*count*/) {}
 

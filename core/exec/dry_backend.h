@@ -25,6 +25,7 @@ class DryBackend : public Backend {
   void copy_to_device(void*, const void*, std::size_t) override {}
   void copy_to_host(void*, const void*, std::size_t) override {}
   void copy(void*, const void*, std::size_t) override {}
+  void set_zero(void*, std::size_t) override {}
   void add(float*, const float*, const float*, std::int64_t) override {}
   void optimizer_update(const OptimizerUpdate&, std::span<const FlatRange>) override {}
   void squared_norms(const float*, std::span<const FlatRange>, double*) override {}

@@ -151,6 +151,9 @@ class CpuBackend final : public Backend {
   void copy(void* to, const void* from, std::size_t bytes) override {
     if (bytes > 0) std::memmove(to, from, bytes);
   }
+  void set_zero(void* memory, std::size_t bytes) override {
+    if (bytes > 0) std::memset(memory, 0, bytes);
+  }
 
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     add_(out, a, b, elems);

@@ -2,11 +2,13 @@
 #include "kernels/cuda/cuda_backend.h"
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "core/base/env.h"
 #include "core/ops/all_ops.h"
 #include "kernels/cuda/device/cuda_check.h"
+#include "kernels/cuda/device/cuda_event.h"
 #include "kernels/cuda/device/cuda_graph.h"
 #include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/device/free_memory.h"
@@ -82,30 +84,6 @@ class PinnedBuffer final : public DeviceBuffer {
   std::size_t bytes_;
 };
 
-class CudaEvent final : public DeviceEvent {
- public:
-  /// `flags`: cudaEventDefault, with a time, or cudaEventDisableTiming.
-  explicit CudaEvent(unsigned flags) { check(cudaEventCreateWithFlags(&event_, flags), "event"); }
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
-  ~CudaEvent() override { cudaEventDestroy(event_); }
-
-  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "event"); }
-  void hold_up(cudaStream_t stream) const {
-    check(cudaStreamWaitEvent(stream, event_, 0), "order of streams");
-  }
-  void wait() override { check(cudaEventSynchronize(event_), "waiting for the device"); }
-  double seconds_since(const DeviceEvent& earlier) const override {
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, static_cast<const CudaEvent&>(earlier).event_, event_),
-          "time of an event");
-    return 1e-3 * double(ms);
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 cuda::Device open_device(int ordinal) {
   cuda::Device device;
   device.ordinal = ordinal;
@@ -150,12 +128,16 @@ class CudaBackend final : public Backend {
       : free_at_start_(cuda::free_without_context(ordinal)),
         device_(open_device(ordinal)),
         communication_(on_a_stream_of_its_own(device_, Priority::high)),
+        network_(on_a_stream_of_its_own(device_, Priority::high)),
         copies_(on_a_stream_of_its_own(device_, Priority::normal)),
+        copies_out_(on_a_stream_of_its_own(device_, Priority::normal)),
         id_(device_id(ordinal)) {}
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override {
+    cudaStreamDestroy(copies_out_.compute);
     cudaStreamDestroy(copies_.compute);
+    cudaStreamDestroy(network_.compute);
     cudaStreamDestroy(communication_.compute);
     cudaStreamDestroy(device_.compute);
   }
@@ -223,7 +205,9 @@ class CudaBackend final : public Backend {
   std::unique_ptr<DeviceTracer> make_tracer() override {
     return cuda::make_tracer({{device_.compute, "compute"},
                               {communication_.compute, "communication"},
-                              {copies_.compute, "copies"}});
+                              {network_.compute, "network"},
+                              {copies_.compute, "copies"},
+                              {copies_out_.compute, "copies to the host"}});
   }
   RangeMarker* ranges() override { return ranges_.get(); }
 
@@ -246,25 +230,31 @@ class CudaBackend final : public Backend {
   void copy(void* to, const void* from, std::size_t bytes) override {
     copy(to, from, bytes, cudaMemcpyDeviceToDevice, *in_use_);
   }
+  void set_zero(void* memory, std::size_t bytes) override {
+    if (bytes > 0) check(cudaMemsetAsync(memory, 0, bytes, in_use_->compute), "zeros");
+  }
 
   std::unique_ptr<DeviceEvent> make_event() override {
     select();
-    return std::make_unique<CudaEvent>(cudaEventDisableTiming);
+    return std::make_unique<cuda::CudaEvent>(cudaEventDisableTiming);
   }
   std::unique_ptr<DeviceEvent> make_timed_event() override {
     select();
-    return std::make_unique<CudaEvent>(cudaEventDefault);
+    return std::make_unique<cuda::CudaEvent>(cudaEventDefault);
   }
   void record(DeviceEvent& event) override {
-    static_cast<CudaEvent&>(event).record(in_use_->compute);
+    static_cast<cuda::CudaEvent&>(event).record(in_use_->compute);
   }
   void wait_for(const DeviceEvent& event) override {
-    static_cast<const CudaEvent&>(event).hold_up(in_use_->compute);
+    static_cast<const cuda::CudaEvent&>(event).hold_up(in_use_->compute);
   }
-  void use_stream(DeviceStream stream) override {
+  DeviceStream use_stream(DeviceStream stream) override {
     in_use_ = stream == DeviceStream::compute         ? &device_
               : stream == DeviceStream::communication ? &communication_
-                                                      : &copies_;
+              : stream == DeviceStream::network       ? &network_
+              : stream == DeviceStream::copies        ? &copies_
+                                                      : &copies_out_;
+    return std::exchange(stream_in_use_, stream);
   }
   void* native_stream() override { return in_use_->compute; }
 
@@ -274,7 +264,7 @@ class CudaBackend final : public Backend {
   void abandon_capture() noexcept override { cuda::abandon_capture(device_); }
 
   void start_copy_to_host(void* host, const void* device, std::size_t bytes) override {
-    copy(host, device, bytes, cudaMemcpyDeviceToHost, device_);
+    copy(host, device, bytes, cudaMemcpyDeviceToHost, *in_use_);
   }
 
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
@@ -390,8 +380,9 @@ class CudaBackend final : public Backend {
   cuda::Device device_;
   // Their streams stand where device_ has compute. What waits for a collective waits for other
   // ranks too, so that it comes first.
-  const cuda::Device communication_, copies_;
+  const cuda::Device communication_, network_, copies_, copies_out_;
   const cuda::Device* in_use_ = &device_;
+  DeviceStream stream_in_use_ = DeviceStream::compute;
   const std::string id_;
   const std::unique_ptr<RangeMarker> ranges_ = cuda::make_range_marker();
   std::unique_ptr<DeviceBuffer> norms_;  // squared norms, and after them the sums of their blocks

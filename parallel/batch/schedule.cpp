@@ -66,16 +66,19 @@ int shards_up_to(int most, std::int64_t micro_batches, int cluster) {
 
 }  // namespace
 
-std::vector<ShardRange> shard_owners(int shards, int ranks, int cluster) {
+ShardRange shards_owned_by(int rank, int shards, int ranks, int cluster) {
   LOCKSTEP_ASSERT(cluster >= 1 && shards % cluster == 0 && ranks % cluster == 0 && ranks >= 1);
   const int per_slot = shards / cluster, clusters = ranks / cluster;
+  const int base = rank % cluster * per_slot, number = rank / cluster;
+  return {base + int(boundary(per_slot, number, clusters)),
+          base + int(boundary(per_slot, number + 1, clusters))};
+}
+
+std::vector<ShardRange> shard_owners(int shards, int ranks, int cluster) {
   std::vector<ShardRange> owners;
   owners.reserve(std::size_t(ranks));
-  for (int rank = 0; rank < ranks; ++rank) {
-    const int base = rank % cluster * per_slot, number = rank / cluster;
-    owners.push_back({base + int(boundary(per_slot, number, clusters)),
-                      base + int(boundary(per_slot, number + 1, clusters))});
-  }
+  for (int rank = 0; rank < ranks; ++rank)
+    owners.push_back(shards_owned_by(rank, shards, ranks, cluster));
   return owners;
 }
 

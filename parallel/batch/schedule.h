@@ -39,6 +39,8 @@ Schedule make_schedule(const ScheduleSettings& settings, int rank);
 /// of different clusters differing by at most one. Absent shards are not known here, and included.
 /// `shards` and `ranks` are multiples of `cluster`.
 std::vector<ShardRange> shard_owners(int shards, int ranks, int cluster);
+/// Of those, the range of `rank`.
+ShardRange shards_owned_by(int rank, int shards, int ranks, int cluster);
 
 /// The most shards that a run has where the user names none.
 inline constexpr int kDefaultShards = 64;

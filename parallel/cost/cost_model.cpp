@@ -22,6 +22,40 @@ Link slowed_by(double slowness, const Link& link) {
   return {link.latency_s * slowness, link.bytes_per_s / slowness};
 }
 
+/// Seconds of the stages of a bucket on two levels: all-to-all on the host and across hosts,
+/// all-gather across hosts and on the host.
+struct LevelSeconds {
+  double host_sum = 0, sum = 0, gather = 0, host_gather = 0;
+  double all() const { return host_sum + sum + gather + host_gather; }
+};
+
+/// When buckets are done that go as in Note [Two streams] of bucket_pipeline.h, with one slot.
+class TwoStreams {
+ public:
+  void start(double ready, const LevelSeconds& bucket) {
+    host_ = std::max({host_, ready, summed_}) + bucket.host_sum;
+    network_ = std::max(network_, host_) + bucket.sum;
+    summed_ = network_;
+    gather_on_host();
+    network_ += bucket.gather;
+    gathered_ = network_;
+    host_gather_ = bucket.host_gather;
+  }
+  double end() {
+    gather_on_host();
+    return host_;
+  }
+
+ private:
+  /// Of the bucket before, if there is one.
+  void gather_on_host() {
+    if (host_gather_ > 0) host_ = std::max(host_, gathered_) + host_gather_;
+    host_gather_ = 0;
+  }
+  double host_ = 0, network_ = 0;  // when each stream is free
+  double summed_ = 0, gathered_ = 0, host_gather_ = 0;
+};
+
 /// Ranks as a network sees them.
 class Exchange {
  public:
@@ -60,7 +94,7 @@ class Exchange {
           std::max(1 / inside_.bytes_per_s, hosts_ > 1 ? 1 / between_.bytes_per_s : 0);
       return 2 * rounds_s + 2 * bytes * (n_ - 1) / n_ * slowest;
     }
-    if (two_levels_) return on_two_levels(bytes);
+    if (two_levels_) return on_two_levels(bytes).all();
     return 2 * (inside * inside_.latency_s + outside * between_.latency_s) +
            (bucket.gathered_bytes + q_ * bytes) / n_ * to_each;
   }
@@ -69,14 +103,18 @@ class Exchange {
     return bucket.gathered_bytes / (bucket.gathered_bytes + q_ * bucket.bytes);
   }
 
- private:
-  double on_two_levels(double bytes) const {
+  bool has_two_levels() const { return two_levels_; }
+  LevelSeconds on_two_levels(double bytes) const {
     const double others = ranks_in_host_ - 1, other_hosts = hosts_ - 1;
-    return 2 * (others * inside_.latency_s + other_hosts * between_.latency_s) +
-           (1 + q_) * bytes * others / ranks_in_host_ / inside_.bytes_per_s +
-           (1 + k_) * bytes * other_hosts / hosts_ / between_.bytes_per_s;
+    const double on_host = bytes * others / ranks_in_host_ / inside_.bytes_per_s;
+    const double across = bytes * other_hosts / hosts_ / between_.bytes_per_s;
+    return {.host_sum = others * inside_.latency_s + q_ * on_host,
+            .sum = other_hosts * between_.latency_s + k_ * across,
+            .gather = other_hosts * between_.latency_s + across,
+            .host_gather = others * inside_.latency_s + on_host};
   }
 
+ private:
   Reduction reduction_;
   Link inside_, between_;
   double q_, n_, k_;
@@ -120,18 +158,23 @@ StepCost predict(const Workload& work,
   const double backward_s = slowed * parameters.per_sample_s *
                             std::min(work.micro_batch, share.samples) * work.backward_share;
   const Exchange exchange(work, machine.network, parameters, share);
+  const bool two_streams = machine.on_gpus && exchange.has_two_levels();
+  TwoStreams streams;
   double hidden_end = 0, after = 0;  // from the start of the last backward; after its end
   for (const BucketWork& bucket : work.buckets) {
     const double seconds = exchange.seconds(bucket) * crowd;
     cost.communication_s += seconds;
     if (work.overlap == Overlap::off || exchange.gathers_whole(bucket.bytes))
       after += seconds;
+    else if (two_streams)
+      streams.start(bucket.ready * backward_s, exchange.on_two_levels(bucket.bytes));
     else {
       const double gather = share.sharded ? seconds * exchange.gathering_share(bucket) : 0;
       hidden_end = std::max(hidden_end, bucket.ready * backward_s) + seconds - gather;
       after += gather;
     }
   }
+  hidden_end = std::max(hidden_end, streams.end());
   const double at_best =
       std::min(cost.communication_s, after + std::max(0.0, hidden_end - backward_s));
   cost.exposed_s = at_best + (1 - parameters.overlap) * (cost.communication_s - at_best);

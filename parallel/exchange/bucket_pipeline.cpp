@@ -2,13 +2,13 @@
 #include "parallel/exchange/bucket_pipeline.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/check.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kZeros = 16 * 1024;
 constexpr std::size_t kMaxStages = 4;  // down and up two levels
 
 }  // namespace
@@ -26,6 +26,8 @@ BucketPipeline::BucketPipeline(Backend& backend,
       gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
+      receives_apart_(communicator.receives_apart(gradients)),
+      in_stream_order_(communicator.in_stream_order()),
       max_slots_(backend.traits().buckets_in_flight),
       entered_(kMaxStages + 1) {
   in_flight_.resize(std::size_t(bucket_count));
@@ -33,11 +35,13 @@ BucketPipeline::BucketPipeline(Backend& backend,
     levels_.emplace_back(backend, communicator, members, gradients, bucket_count);
   };
   add_level(LevelMembers::all);
-  if (reduction == Reduction::fast && ranks_ > 1)
-    zeros_ = backend_.allocate(kZeros * sizeof(float), "zeros for ranks without shards");
   if (reduction == Reduction::fast || !has_two_levels(ranks_, ranks_per_host)) return;
   add_level(LevelMembers::host);
   add_level(LevelMembers::across_hosts);
+  if (!in_stream_order_) return;
+  for (InFlight& entry : in_flight_)
+    for (auto* event : {&entry.on_host, &entry.summed, &entry.gathered})
+      *event = backend.make_event();
 }
 
 std::int64_t BucketPipeline::slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const {
@@ -47,10 +51,10 @@ std::int64_t BucketPipeline::slot_elems(const ExchangeSize& size, std::int64_t b
 }
 
 void BucketPipeline::reserve(std::int64_t elems) {
-  const std::size_t bytes = std::size_t(elems) * sizeof(float);
-  if (bytes > pool_bytes()) {
+  const std::size_t needed = std::size_t(elems) * sizeof(float);
+  if (needed > bytes()) {
     pool_.reset();
-    pool_ = backend_.allocate(bytes, "gradient exchange buffers");
+    pool_ = backend_.allocate(needed, "gradient exchange buffers");
   }
 }
 
@@ -61,9 +65,9 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   slots_ = slot_size_ == 0
                ? max_slots_
                : int(std::clamp<std::int64_t>(
-                     std::int64_t(pool_bytes() / sizeof(float)) / slot_size_, 1, max_slots_));
+                     std::int64_t(bytes() / sizeof(float)) / slot_size_, 1, max_slots_));
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
-                  pool_bytes());
+                  bytes());
   own_nodes_.resize(std::size_t(plan.size.own_nodes));
   const std::span<ExchangeLevel> levels(levels_);
   if (plan.by_host.empty()) {
@@ -77,6 +81,9 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   const bool fast = reduction_ == Reduction::fast;
   stages_ = fast ? 1 : 2 * int(way_.size());
   sums_done_ = fast ? 0 : int(way_.size());
+  // On two levels the sums of a host are sent from where it has received.
+  ahead_ = receives_apart_ && way_.size() == 1 ? 1 : 0;
+  two_streams_ = in_stream_order_ && way_.size() == 2;
   started_ = 0;
   std::ranges::fill(entered_, 0);
   int layers = plan.all.layers;
@@ -84,27 +91,30 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   for (InFlight& entry : in_flight_) entry.requests.reserve(std::size_t(layers));
 }
 
-void BucketPipeline::start(Bucket bucket) {
+void BucketPipeline::start(Bucket bucket, const DeviceEvent* computed) {
   in_flight_[std::size_t(started_)].bucket = bucket;
+  in_flight_[std::size_t(started_)].computed = computed;
   ++started_;
   progress();
 }
 
 bool BucketPipeline::slot_is_free() const {
-  return entered_[0] - entered_[std::size_t(sums_done_)] < slots_;
+  return entered_[0] - entered_[std::size_t(sums_done_)] < slots_ + ahead_;
 }
 
 bool BucketPipeline::try_stage(int stage) {
   int& entered = entered_[std::size_t(stage)];
   const int ready = stage == 0 ? started_ : entered_[std::size_t(stage) - 1];
   if (entered == ready || (stage == 0 && !slot_is_free())) return false;
+  if (is_held_back(entered, stage)) return false;
   InFlight& entry = in_flight_[std::size_t(entered)];
   while (!entry.requests.empty()) {
     if (!entry.requests.back()->test()) return false;
     entry.requests.pop_back();
   }
   float* slot = pool_ ? pool_->as<float>() + entered % slots_ * slot_size_ : nullptr;
-  if (stage < stages_) enter(stage, entry, slot);
+  if (stage == 0 && entry.computed != nullptr) backend_.wait_for(*entry.computed);
+  if (stage < stages_) enter(stage, entered, slot);
   ++entered;
   return true;
 }
@@ -121,31 +131,69 @@ BucketPipeline::LevelMemory BucketPipeline::memory_of(std::size_t at,
   return {way_[0].sums(bucket, own_nodes_, receive), after};
 }
 
-void BucketPipeline::enter(int stage, InFlight& entry, float* receive) {
-  const Bucket bucket = entry.bucket;
+bool BucketPipeline::is_held_back(int index, int stage) const {
+  constexpr int kHostSummed = 1;  // the stage that a bucket enters with that sum
+  return two_streams_ && !flushes_ && stage == stages_ - 1 && entered_[kHostSummed] <= index + 1;
+}
+
+void BucketPipeline::flush() {
+  flushes_ = true;
+  progress();
+  flushes_ = false;
+  LOCKSTEP_ASSERT(idle());
+}
+
+void BucketPipeline::enter(int stage, int index, float* receive) {
+  InFlight& entry = in_flight_[std::size_t(index)];
   if (reduction_ == Reduction::fast) {
-    entry.requests.push_back(start_all_reduce(bucket));
+    entry.requests.push_back(start_all_reduce(entry.bucket));
     return;
   }
-  const auto at = std::size_t(stage), levels = way_.size();
-  if (at > 0 && at <= levels) {
-    const LevelMemory memory = memory_of(at - 1, bucket, receive);
-    way_[at - 1].sum(bucket, memory.own, memory.receive);
+  if (!two_streams_) {
+    sum_level(stage, entry.bucket, receive);
+    start_level(stage, entry, receive);
+    return;
   }
+  std::optional<StreamScope> network;
+  if (stage == 0 && index >= slots_)
+    backend_.wait_for(*in_flight_[std::size_t(index - slots_)].summed);
+  if (stage == 1) {
+    sum_level(stage, entry.bucket, receive);
+    backend_.record(*entry.on_host);
+    network.emplace(backend_, DeviceStream::network);
+    backend_.wait_for(*entry.on_host);
+  } else if (stage == 2) {
+    network.emplace(backend_, DeviceStream::network);
+    sum_level(stage, entry.bucket, receive);
+    backend_.record(*entry.summed);
+  } else if (stage == 3) {
+    backend_.wait_for(*entry.gathered);
+  }
+  start_level(stage, entry, receive);
+  if (stage == 2) backend_.record(*entry.gathered);
+}
+
+/// What the all-to-all of the stage before has brought.
+void BucketPipeline::sum_level(int stage, Bucket bucket, float* receive) {
+  const auto at = std::size_t(stage);
+  if (at == 0 || at > way_.size()) return;
+  const LevelMemory memory = memory_of(at - 1, bucket, receive);
+  way_[at - 1].sum(bucket, memory.own, memory.receive);
+}
+
+void BucketPipeline::start_level(int stage, InFlight& entry, float* receive) {
+  const auto at = std::size_t(stage), levels = way_.size();
   if (at < levels) {
-    const LevelMemory memory = memory_of(at, bucket, receive);
-    way_[at].start_all_to_all(bucket, memory.own, memory.receive, entry.requests);
-  } else if (!bucket.sharded) {  // of which the owner updates its chunk
-    entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(bucket));
+    const LevelMemory memory = memory_of(at, entry.bucket, receive);
+    way_[at].start_all_to_all(entry.bucket, memory.own, memory.receive, entry.requests);
+  } else if (!entry.bucket.sharded) {  // of which the owner updates its chunk
+    entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(entry.bucket));
   }
 }
 
 CommRequestPtr BucketPipeline::start_all_reduce(Bucket bucket) {
   if (plan_->size.own_nodes == 0)
-    for (std::int64_t i = 0; i < bucket.elems; i += kZeros)
-      backend_.copy(gradients_ + bucket.offset + i,
-                    zeros_->data(),
-                    std::size_t(std::min(kZeros, bucket.elems - i)) * sizeof(float));
+    backend_.set_zero(gradients_ + bucket.offset, std::size_t(bucket.elems) * sizeof(float));
   return way_[0].start_all_reduce(bucket);
 }
 

@@ -28,7 +28,18 @@ namespace lockstep {
 ///
 /// Every stage takes the buckets in the order of start(), as all ranks must start the collectives
 /// of a communicator in one order. Only the number of buckets between the first all-to-all and the
-/// last sum is limited (DeviceTraits::buckets_in_flight), since these need receive buffers.
+/// last sum is limited (DeviceTraits::buckets_in_flight), since these need receive buffers. Where
+/// what is received comes to them only then (Communicator::receives_apart()), on one level, one
+/// more is on its way: it is copied to the host while the network has the one before.
+///
+/// Note [Two streams]. Where collectives are in stream order and there are two levels, what crosses
+/// the network has a stream of its own: N is DeviceStream::network, C the stream in use. Bucket k
+/// goes
+///   C: all-to-all on the host, sum  N: all-to-all across hosts, sum, all-gather  C: all-gather
+/// and the last of these is asked for after the first of bucket k + 1. So C and N work at once, on
+/// different buckets; and each level's communicator has one order of collectives on all ranks,
+/// which the order of start() decides alone. A bucket that takes over a slot begins after the sum
+/// across hosts of the one that had it.
 class BucketPipeline {
  public:
   /// `ranks_per_host`: the communicator's, or all ranks where the exchange has one level.
@@ -45,11 +56,15 @@ class BucketPipeline {
   std::int64_t slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const;
   /// Receive memory for at least one bucket of any plan. Throws OutOfMemory.
   void reserve(std::int64_t elems);
-  std::size_t bytes() const { return pool_bytes() + (zeros_ ? zeros_->bytes() : 0); }
+  std::size_t bytes() const { return pool_ ? pool_->bytes() : 0; }
 
   /// `largest`: elements of the largest bucket that start() will get.
   void begin(const ExchangePlan& plan, std::int64_t largest);
-  void start(Bucket bucket);
+  /// `computed`: where given, what is to happen on the device before the bucket is read; as it was
+  /// recorded last.
+  void start(Bucket bucket, const DeviceEvent* computed = nullptr);
+  /// Asks for the last stages that wait for a next bucket, where there are two streams.
+  void flush();
   /// Nothing that was started is done, nor will be.
   void drop_started();
   /// Moves everything along that can move. Never blocks.
@@ -63,7 +78,10 @@ class BucketPipeline {
  private:
   struct InFlight {
     Bucket bucket;
+    const DeviceEvent* computed = nullptr;
     std::vector<CommRequestPtr> requests;  // of its stage: one, or one for each layer of nodes
+    // On two streams: what the next stage waits for, and the sum that frees the slot.
+    std::unique_ptr<DeviceEvent> on_host = nullptr, summed = nullptr, gathered = nullptr;
   };
 
   /// Of a level, for one bucket.
@@ -72,12 +90,15 @@ class BucketPipeline {
     float* receive = nullptr;
   };
 
-  std::size_t pool_bytes() const { return pool_ ? pool_->bytes() : 0; }
   int completed() const { return entered_[std::size_t(stages_)]; }
   bool slot_is_free() const;
   bool try_stage(int stage);
   LevelMemory memory_of(std::size_t level, Bucket bucket, float* receive);
-  void enter(int stage, InFlight& entry, float* receive);
+  /// Whether bucket number `index` waits for the next one before its last stage.
+  bool is_held_back(int index, int stage) const;
+  void enter(int stage, int index, float* receive);
+  void sum_level(int stage, Bucket bucket, float* receive);
+  void start_level(int stage, InFlight& entry, float* receive);
   CommRequestPtr start_all_reduce(Bucket bucket);
 
   Backend& backend_;
@@ -86,12 +107,15 @@ class BucketPipeline {
   float* gradients_;
   int rank_, ranks_;
   std::vector<ExchangeLevel> levels_;  // all ranks; where there may be two: host, across hosts
-  std::unique_ptr<DeviceBuffer> pool_, zeros_;  // zeros_: for ranks without shards, fast only
+  std::unique_ptr<DeviceBuffer> pool_;
   const ExchangePlan* plan_ = nullptr;
   std::span<ExchangeLevel> way_;   // levels of the plan
   std::vector<float*> own_nodes_;  // [own nodes of the plan], of the bucket asked for last
   std::int64_t slot_size_ = 0;
+  bool receives_apart_, in_stream_order_;
+  bool two_streams_ = false, flushes_ = false;
   int max_slots_, slots_ = 1;
+  int ahead_ = 0;  // buckets under way beyond the slots
   int stages_ = 0;
   int sums_done_ = 0;  // the stage that a bucket enters after its last sum
   int started_ = 0;

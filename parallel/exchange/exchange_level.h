@@ -28,7 +28,7 @@ enum class LevelMembers : std::uint8_t {
 ///
 /// Ranks reach these points at different times, yet each must start the collectives of a
 /// communicator in one order: so both have a communicator of their own, unless collectives are
-/// ordered in stream order.
+/// ordered in stream order. (Those of one level then go to one stream: Note [Two streams].)
 class ExchangeLevel {
  public:
   /// Collective over all ranks. `communicator` must outlive it.

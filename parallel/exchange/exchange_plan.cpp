@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/plan/flat_space.h"
+#include "parallel/batch/schedule.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +27,27 @@ std::vector<int> rank_node_counts(const PresentLeaves& present,
     counts.push_back(reduction == Reduction::fast ? std::min(nodes, 1) : nodes);
   }
   return counts;
+}
+
+/// max_received_chunks() of any schedule in which ranks have ranges of at most `longest` shards,
+/// and so at most `nodes` nodes each.
+std::int64_t max_received_chunks(int longest, int ranks, int nodes) {
+  std::int64_t most = std::int64_t(ranks - 1) * nodes;
+  for (int per_host = 2; per_host < ranks; ++per_host) {
+    if (!has_two_levels(ranks, per_host)) continue;
+    const int hosts = ranks / per_host;
+    // In clusters a host has ranges in as many slots, in each those of consecutive clusters.
+    int of_host = 0;
+    for (int cluster = 1; cluster <= ranks; ++cluster) {
+      if (ranks % cluster != 0) continue;
+      const int slots = std::min(cluster, per_host), in_slot = (per_host - 1) / cluster + 1;
+      of_host = std::max(of_host, slots * max_run_nodes(in_slot * longest));
+    }
+    of_host = std::min(of_host, per_host * nodes);
+    most = std::max(most,
+                    std::int64_t(per_host - 1) * nodes * hosts + std::int64_t(hosts - 1) * of_host);
+  }
+  return most;
 }
 
 }  // namespace
@@ -73,6 +95,21 @@ ExchangeSize exchange_size(int shards,
   size.depth = local_tree(present, owners[std::size_t(rank)]).depth;
   size.received_chunks =
       reduction == Reduction::fast ? 0 : max_received_chunks(present, owners, counts, rank);
+  return size;
+}
+
+ExchangeSize max_exchange_size(int shards, int ranks, int rank, Reduction reduction) {
+  const int longest = (shards - 1) / ranks + 1;
+  ExchangeSize size;
+  size.own_nodes = reduction == Reduction::fast ? 1 : max_run_nodes(longest);
+  size.nodes = std::min(shards, ranks * size.own_nodes);
+  for (int cluster = 1; cluster <= ranks; ++cluster) {
+    if (ranks % cluster != 0) continue;
+    for (int all = cluster; all <= shards; all += cluster)
+      size.depth = std::max(size.depth, local_depth(shards_owned_by(rank, all, ranks, cluster)));
+  }
+  size.received_chunks =
+      reduction == Reduction::fast ? 0 : max_received_chunks(longest, ranks, size.own_nodes);
   return size;
 }
 

@@ -51,6 +51,13 @@ ExchangeSize exchange_size(int shards,
                            int rank,
                            Reduction reduction);
 
+/// At least exchange_size() of `rank` in every schedule of `shards` shards or fewer, on clusters of
+/// any size, absent shards or not. The depth is that of the deepest schedule, as each level is an
+/// array as large as the gradients. The others follow from the longest range, of
+/// m = ceil(shards / ranks): at most max_run_nodes(m) nodes of a rank, and what LevelPlan says of
+/// hosts.
+ExchangeSize max_exchange_size(int shards, int ranks, int rank, Reduction reduction);
+
 /// How many nodes of the tree the exchange sends, before anything is made of it.
 struct ExchangeNodes {
   std::vector<int> of_ranks;

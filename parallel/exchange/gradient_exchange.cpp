@@ -17,6 +17,9 @@
 namespace lockstep {
 namespace {
 
+// Up to so many shards, memory is for the schedules that there are, each looked at; with more, for
+// a bound of their sizes that takes no time to find.
+constexpr int kMaxShardsLookedAt = 256;
 // Plans kept: whole and last batches of a few data sets.
 constexpr std::size_t kMaxPlans = 8;
 
@@ -54,6 +57,7 @@ class GradientExchange::State {
                             : communicator.ranks_per_node()),
         buckets_(std::move(buckets)),
         chunk_index_(buckets_.size()),
+        bucket_of_chunk_(buckets_.size()),
         stage_(buckets_.size(), Stage::finished),
         sums_(backend, gradients, extent_of(buckets_)),
         gather_(backend, communicator, sums_, gradients),
@@ -66,9 +70,11 @@ class GradientExchange::State {
                 int(buckets_.size())) {
     reserve_for_schedules(max_shards);
     plans_.reserve(kMaxPlans);
-    if (ranks_ == 1 || !communicator.in_stream_order()) return;
+    if (ranks_ == 1) return;
+    in_stream_order_ = communicator.in_stream_order();
+    if (!in_stream_order_ && backend.is_host_memory(gradients)) return;
     for (std::size_t b = 0; b < buckets_.size(); ++b)
-      in_stream_.push_back({backend.make_event(), backend.make_event()});
+      on_device_.push_back({backend.make_event(), backend.make_event()});
   }
 
   void set_position(Position* position) { position_ = position; }
@@ -80,14 +86,15 @@ class GradientExchange::State {
     plan_ = &plan_for(schedule);
     sums_.begin(plan_->local);
     std::ranges::fill(stage_, Stage::open);
+    last_computed_ = nullptr;
     if (ranks_ == 1) return;
     gather_.begin(*plan_);
-    chunks_.begin(*plan_, largest_chunked(plan_->size));
+    begin_chunks();
   }
 
   void finish_shard() { sums_.push(); }
 
-  bool in_stream_order() const { return ranks_ == 1 || !in_stream_.empty(); }
+  bool in_stream_order() const { return ranks_ == 1 || in_stream_order_; }
   ShardPlace place() const { return sums_.place(); }
   void shard_was_replayed() { sums_.was_replayed(); }
   void buckets_were_replayed(const SentBytes& bytes) {
@@ -100,13 +107,13 @@ class GradientExchange::State {
     bytes_replayed_ += sent_before - sent();
     if (ranks_ == 1) return;
     chunks_.drop_started();
-    chunks_.begin(*plan_, largest_chunked(plan_->size));
+    begin_chunks();
   }
 
   void start_bucket(int index) {
     LOCKSTEP_ASSERT(stage_.at(std::size_t(index)) == Stage::open);
     const Bucket bucket = buckets_[std::size_t(index)];
-    if (in_stream_.empty() && !plan_->local.merges.empty()) sums_.push_last(bucket);
+    if (!in_stream_order_ && !plan_->local.merges.empty()) sums_.push_last(bucket);
     stage_[std::size_t(index)] = Stage::started;
     if (ranks_ == 1 || bucket.elems == 0) return;
     if (take_fault(FaultKind::skip_bucket) != nullptr) {
@@ -114,16 +121,23 @@ class GradientExchange::State {
       return;
     }
     if (take_fault(FaultKind::halve_count) != nullptr) halved_ = index;
-    if (!in_stream_.empty()) return start_in_stream(index);
+    if (in_stream_order_) return start_in_stream(index);
+    if (moves_device()) {
+      last_computed_ = on_device_[std::size_t(index)].computed.get();
+      backend_.record(*last_computed_);
+    }
     if (gather_.takes(plan_->size, bucket.elems)) return;
     stage_[std::size_t(index)] = Stage::in_chunks;
     chunk_index_[std::size_t(index)] = chunks_.started();
-    chunks_.start(exchanged_part(index));
+    const OwnStream scope(*this);
+    chunks_.start(exchanged_part(index), last_computed_);
   }
 
-  bool in_flight() const { return !chunks_.idle(); }
+  bool in_flight() const { return !in_stream_order_ && !chunks_.idle(); }
   void progress() {
-    if (!chunks_.idle()) chunks_.progress();
+    if (!in_flight()) return;
+    const OwnStream scope(*this);
+    chunks_.progress();
   }
 
   void finish_bucket(int index) {
@@ -131,7 +145,8 @@ class GradientExchange::State {
     LOCKSTEP_ASSERT(stage != Stage::open && stage != Stage::finished);
     const Bucket bucket = exchanged_part(index);
     if (stage == Stage::in_stream) {
-      backend_.wait_for(*in_stream_[std::size_t(index)].summed);
+      finish_in_stream();
+      backend_.wait_for(*on_device_[std::size_t(index)].summed);
     } else if (ranks_ > 1 && bucket.elems > 0) {
       std::optional<CollectiveScope> scope;
       if (position_ != nullptr)
@@ -139,11 +154,7 @@ class GradientExchange::State {
                       CollectiveNote{.name = "exchange",
                                      .bytes = bucket.elems * std::int64_t(sizeof(float)),
                                      .bucket = index});
-      const auto begin = std::chrono::steady_clock::now();
-      if (stage == Stage::started) gather_.finish(bucket);
-      while (stage == Stage::in_chunks && !chunks_.complete(chunk_index_[std::size_t(index)]))
-        chunks_.progress();
-      exposed_ += std::chrono::steady_clock::now() - begin;
+      finish_by_host(index, bucket);
     }
     stage = Stage::finished;
   }
@@ -161,27 +172,88 @@ class GradientExchange::State {
  private:
   enum class Stage : std::uint8_t { open, started, in_chunks, in_stream, skipped, finished };
 
-  /// Of one bucket, where collectives are stream-ordered.
-  struct InStream {
+  /// Of one bucket, where the device has streams.
+  struct OnDevice {
     std::unique_ptr<DeviceEvent> computed, summed;
   };
 
+  /// Where the host moves what is on a device, what the exchange asks of the device has a stream of
+  /// its own: on the compute stream it would come after all of backward, which the host has asked
+  /// for long before the device gets there.
+  class OwnStream {
+   public:
+    explicit OwnStream(State& state) {
+      if (state.moves_device()) scope_.emplace(state.backend_, DeviceStream::communication);
+    }
+
+   private:
+    std::optional<StreamScope> scope_;
+  };
+  bool moves_device() const { return !in_stream_order_ && !on_device_.empty(); }
+
+  /// Whether the device still computes gradients: the exchange delays no rank then.
+  bool computes() {
+    if (last_computed_ != nullptr && last_computed_->done()) last_computed_ = nullptr;
+    return last_computed_ != nullptr;
+  }
+
+  void finish_by_host(int index, Bucket bucket) {
+    const Stage stage = stage_[std::size_t(index)];
+    auto begin = std::chrono::steady_clock::now();
+    // A small bucket blocks; others are moved along as long as it would wait for backward.
+    while (stage == Stage::in_chunks ? !chunks_.complete(chunk_index_[std::size_t(index)])
+                                     : stage == Stage::started && computes()) {
+      progress();
+      if (computes()) begin = std::chrono::steady_clock::now();
+    }
+    {
+      const OwnStream scope(*this);
+      const OnDevice* const events = moves_device() ? &on_device_[std::size_t(index)] : nullptr;
+      if (stage == Stage::started) {
+        if (events != nullptr) backend_.wait_for(*events->computed);
+        gather_.finish(bucket);
+      }
+      if (events != nullptr) backend_.record(*events->summed);
+    }
+    if (moves_device()) backend_.wait_for(*on_device_[std::size_t(index)].summed);
+    exposed_ += std::chrono::steady_clock::now() - begin;
+  }
+
   /// Everything that the bucket needs, after what has been asked of the compute stream.
   void start_in_stream(int index) {
-    const InStream& events = in_stream_[std::size_t(index)];
+    const OnDevice& events = on_device_[std::size_t(index)];
     backend_.record(*events.computed);
     const StreamScope scope(backend_, DeviceStream::communication);
     backend_.wait_for(*events.computed);
     const Bucket bucket = exchanged_part(index);
     if (!plan_->local.merges.empty()) sums_.push_last(bucket);
+    stage_[std::size_t(index)] = Stage::in_stream;
     if (gather_.takes(plan_->size, buckets_[std::size_t(index)].elems)) {
       gather_.finish(bucket);
+      backend_.record(*events.summed);
     } else {
+      bucket_of_chunk_[std::size_t(chunks_.started())] = index;
       chunks_.start(bucket);
-      LOCKSTEP_ASSERT(chunks_.idle());
+      record_summed();
     }
-    backend_.record(*events.summed);
-    stage_[std::size_t(index)] = Stage::in_stream;
+  }
+
+  /// Of buckets that are asked for as a whole; the last one may have to wait for the next.
+  void record_summed() {
+    for (; chunks_.complete(recorded_); ++recorded_)
+      backend_.record(*on_device_[std::size_t(bucket_of_chunk_[std::size_t(recorded_)])].summed);
+  }
+
+  void finish_in_stream() {
+    if (chunks_.idle()) return;
+    const StreamScope scope(backend_, DeviceStream::communication);
+    chunks_.flush();
+    record_summed();
+  }
+
+  void begin_chunks() {
+    recorded_ = 0;
+    chunks_.begin(*plan_, largest_chunked(plan_->size));
   }
 
   /// The bucket, or what a planned fault leaves of it.
@@ -222,22 +294,31 @@ class GradientExchange::State {
                              chunks_.slot_elems(size, largest)));
   }
 
+  /// For every schedule that `most` covers, one bucket at a time.
+  void reserve_up_to(const ExchangeSize& most) {
+    sums_.reserve(most.depth);
+    if (ranks_ == 1) return;
+    for (const Bucket& bucket : buckets_) gather_.reserve_up_to(most, bucket.elems);
+    chunks_.reserve(chunks_.slot_elems(most, largest_chunked(most)));
+  }
+
   // Whole batches have max_shards shards, last batches fewer. (Absent shards need no more than
   // present ones.) Only whole batches get memory for several buckets in flight, on one level: where
   // two take more, fewer are.
   void reserve_for_schedules(int max_shards) {
     LOCKSTEP_ASSERT(max_shards >= 1);
-    const int lowest = max_shards <= kMaxShardsReserved ? 1 : max_shards;
+    reserve(size_of(max_shards, 1), std::min(backend_.traits().buckets_in_flight, bucket_count()));
+    if (max_shards > kMaxShardsLookedAt)
+      return reserve_up_to(max_exchange_size(max_shards, ranks_, rank_, reduction_));
     for (int cluster = 1; cluster <= ranks_; ++cluster) {
       if (ranks_ % cluster != 0) continue;
-      for (int shards = lowest; shards <= max_shards; ++shards) {
-        if (shards % cluster != 0) continue;
-        const ExchangeSize size =
-            exchange_size(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
-        const bool whole = cluster == 1 && shards == max_shards;
-        reserve(size, whole ? std::min(backend_.traits().buckets_in_flight, bucket_count()) : 1);
-      }
+      for (int shards = cluster; shards <= max_shards; shards += cluster)
+        reserve(size_of(shards, cluster), 1);
     }
+  }
+
+  ExchangeSize size_of(int shards, int cluster) const {
+    return exchange_size(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
   }
 
   Backend& backend_;
@@ -245,10 +326,15 @@ class GradientExchange::State {
   Reduction reduction_;
   int rank_, ranks_, ranks_per_host_;
   std::vector<Bucket> buckets_;
-  std::vector<int> chunk_index_;     // [buckets], the number that BucketPipeline gave
-  std::vector<Stage> stage_;         // [buckets]
-  std::vector<InStream> in_stream_;  // [buckets]; empty: the host moves buckets along
-  int halved_ = -1;                  // by a planned fault
+  std::vector<int> chunk_index_;  // [buckets], the number that BucketPipeline gave
+  // In stream order: of the numbers of BucketPipeline; how many have their event recorded.
+  std::vector<int> bucket_of_chunk_;
+  int recorded_ = 0;
+  std::vector<Stage> stage_;              // [buckets]
+  bool in_stream_order_ = false;          // else the host moves buckets along
+  std::vector<OnDevice> on_device_;       // [buckets]; empty: the device works at once
+  DeviceEvent* last_computed_ = nullptr;  // of this step; null: none, or it has happened
+  int halved_ = -1;                       // by a planned fault
   std::vector<std::unique_ptr<ExchangePlan>> plans_;
   const ExchangePlan* plan_ = nullptr;
   PartialSums sums_;

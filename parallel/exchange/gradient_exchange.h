@@ -45,12 +45,8 @@ namespace lockstep {
 ///     collectives are stream-ordered, the device waits for it instead of the host
 class GradientExchange {
  public:
-  /// Up to so many shards buffers are large enough for every last batch from the start; with more
-  /// they may grow, and move, when one comes.
-  static constexpr int kMaxShardsReserved = 256;
-
   /// `buckets` cover `gradients` in order. Reserves every buffer it will need for up to
-  /// `max_shards` shards. Throws OutOfMemory.
+  /// `max_shards` shards, so that none moves later. Throws OutOfMemory.
   GradientExchange(Backend& backend,
                    Communicator& communicator,
                    Reduction reduction,

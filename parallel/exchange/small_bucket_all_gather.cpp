@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/exchange/small_bucket_all_gather.h"
 
+#include <algorithm>
+
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -40,6 +42,15 @@ void SmallBucketAllGather::reserve(const ExchangeSize& size, std::int64_t bucket
   const std::size_t bytes = std::size_t(bucket_elems) * sizeof(float);
   grow(backend_, received_, std::size_t(size.nodes) * bytes);
   if (size.own_nodes > 1) grow(backend_, packed_, std::size_t(size.own_nodes) * bytes);
+}
+
+void SmallBucketAllGather::reserve_up_to(const ExchangeSize& most, std::int64_t bucket_elems) {
+  if (bucket_elems == 0 || !takes(1, bucket_elems)) return;
+  const std::int64_t nodes = kMaxBytes / (bucket_elems * std::int64_t(sizeof(float)));
+  ExchangeSize size = most;
+  size.nodes = int(std::min<std::int64_t>(most.nodes, nodes));
+  size.own_nodes = std::min(most.own_nodes, size.nodes);
+  reserve(size, bucket_elems);
 }
 
 std::size_t SmallBucketAllGather::bytes() const {

@@ -38,6 +38,8 @@ class SmallBucketAllGather {
   static bool takes(int nodes, std::int64_t bucket_elems);
   /// Throws OutOfMemory.
   void reserve(const ExchangeSize& size, std::int64_t bucket_elems);
+  /// For every size up to `most` with which the bucket goes this way. Throws OutOfMemory.
+  void reserve_up_to(const ExchangeSize& most, std::int64_t bucket_elems);
   std::size_t bytes() const;
 
   void begin(const ExchangePlan& plan);

@@ -120,6 +120,24 @@ int local_nodes(const PresentLeaves& present, ShardRange own) {
   return own.empty() ? 0 : LocalWalk{present, own, {}}.count(top_of(own));
 }
 
+int local_depth(ShardRange own) {
+  if (own.empty()) return 0;
+  // A run [first, c) that ends in the right half of the smallest node that holds it has the nodes
+  // of the left half's part and those of c - middle, one for each bit that is set. Ends in the left
+  // half are those of a shorter range.
+  int most = 0;
+  for (int last = own.last - 1; last > own.first;) {
+    const int level = std::bit_width(unsigned(own.first) ^ unsigned(last)) - 1;
+    const int middle = last >> level << level;  // in (first, last]
+    const unsigned longest = unsigned(last - middle);
+    // Of numbers up to `longest`, it or one below it that has all bits but the highest.
+    const int bits = std::max<int>(std::popcount(longest), int(std::bit_width(longest)) - 1);
+    most = std::max(most, std::popcount(unsigned(middle - own.first)) + bits);
+    last = middle - 1;
+  }
+  return most + 1;
+}
+
 std::vector<ShardRange> joined(const PresentLeaves& present, std::span<const ShardRange> own) {
   std::vector<ShardRange> ranges(own.begin(), own.end());
   std::erase_if(ranges, [](const ShardRange& range) { return range.empty(); });

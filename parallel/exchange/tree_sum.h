@@ -50,6 +50,10 @@ LocalTree local_tree(const PresentLeaves& present, ShardRange own);
 /// How many nodes local_tree() leaves, without making them.
 int local_nodes(const PresentLeaves& present, ShardRange own);
 
+/// LocalTree::depth where all shards are present, without making the tree: when shard c is pushed
+/// the stack holds the nodes of [own.first, c), so it is 1 + the most nodes of such a run.
+int local_depth(ShardRange own);
+
 /// `own`, ranges of present shards, joined where no present shard of others lies between them: from
 /// left to right, without empty ones. No node that holds shards of `own` alone holds shards of two
 /// of them.

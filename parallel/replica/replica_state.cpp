@@ -295,9 +295,6 @@ std::string ReplicaState::reason_against_graphs() const {
           "for a graph each",
           rounds);
   }
-  if (batch.shards > GradientExchange::kMaxShardsReserved)
-    return fmt::format("buffers may move: there are more than {} shards",
-                       GradientExchange::kMaxShardsReserved);
   return {};
 }
 

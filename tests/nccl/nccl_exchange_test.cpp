@@ -61,11 +61,18 @@ std::vector<Schedule> schedules_for(int ranks, int rank) {
 
 /// Below, at and above what is gathered whole; not many, as the emulator takes its time.
 std::vector<Bucket> few_buckets() { return {{64, 5}, {128, 16385}, {16640, 1000}, {17664, 40001}}; }
+/// Four that are cut into chunks, the last one asked for after a small one.
+std::vector<Bucket> large_buckets() {
+  return {{0, 16640}, {16640, 20001}, {36672, 17001}, {53696, 100}, {53824, 16400}};
+}
 
-void expect_equal_bits(Reduction reduction, Values values, Communicator& host = mpi_world()) {
+void expect_equal_bits(Reduction reduction,
+                       Values values,
+                       Communicator& host = mpi_world(),
+                       const std::vector<Bucket>& buckets = few_buckets()) {
   const auto nccl = make_nccl({.join_s = 30}, host);
   const auto staged = make_staged_communicator(mpi_world(), device());
-  const FakeGradients gradients(few_buckets(), values);
+  const FakeGradients gradients(buckets, values);
   DeviceExchange over_nccl(*nccl, reduction, gradients, 16);
   DeviceExchange over_mpi(*staged, reduction, gradients, 16);
   int step = 0;
@@ -94,6 +101,14 @@ TEST(NcclExchange, TwoLevelsHaveTheBitsOfMpi) {
   const int joined = fake().joined;
   expect_equal_bits(Reduction::reproducible, Values::random, hosts);
   EXPECT_EQ(fake().joined - joined, 3) << "all ranks, those of a host, those across hosts";
+}
+
+// On the host and across hosts at once.
+TEST(NcclExchange, ManyBucketsOnTwoLevelsHaveTheBitsOfMpi) {
+  if (mpi_world().size() < 4) GTEST_SKIP() << "needs two hosts of two ranks";
+  Traffic traffic;
+  ClaimedHosts hosts(mpi_world(), 2, traffic);
+  expect_equal_bits(Reduction::reproducible, Values::random, hosts, large_buckets());
 }
 
 // Sums of integers are exact in whatever order.

@@ -83,6 +83,16 @@ void expect_bits_of_mpi(const SmallRun& run, Communicator& host = mpi_world()) {
 
 TEST(NcclTraining, EqualBits) { expect_bits_of_mpi(small_run()); }
 
+// 300 shards, and 119 of the last batch of an epoch.
+TEST(NcclTraining, EqualBitsOfManyShards) {
+  SmallRun run{[](Builder& nn, Value x) { return nn.linear(nn.flatten(x), {.out_features = 10}); },
+               data::glyphs(419, 5),
+               {.global_batch = 300, .micro_batch = 1, .steps = 6}};
+  run.options.shards = 300;
+  run.options.log_every = run.options.noise_scale_every = 0;
+  expect_bits_of_mpi(run);
+}
+
 /// Owners' collectives are captured with the update, norms among them.
 SmallRun sharded_run() {
   SmallRun run = small_run();
@@ -285,6 +295,14 @@ TEST_F(NcclTwoLevels, AllIsConnectedBeforeStep1) {
 }
 
 TEST_F(NcclTwoLevels, EqualBits) { expect_bits_of_mpi(small_run(), hosts_); }
+
+// In chunks, on two streams, which graphs hold.
+TEST_F(NcclTwoLevels, EqualBitsOfLargeBuckets) {
+  SmallRun run = small_run();
+  run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {96, 256}});
+  run.options.bucket_mb = 0.09;
+  expect_bits_of_mpi(run, hosts_);
+}
 
 /// Every rank leaves a training whose network fails in a replay, although graphs hold collectives.
 void expect_an_error_from_replays(Communicator& host) {

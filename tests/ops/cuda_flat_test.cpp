@@ -129,18 +129,28 @@ std::vector<int> merges_of(int terms, bool balanced) {
   return merges;
 }
 
+// Pieces of all sizes, for which a thread takes one, two or four elements and blocks differ.
 TEST_F(CudaFlat, SumsTreesInTheirOrder) {
   constexpr std::int64_t kMax = 4096 + 7;
-  for (const auto& [terms, balanced, shift] : {std::tuple{1, true, 0},
-                                               {2, true, 0},
-                                               {3, true, 1},
-                                               {7, true, 0},
-                                               {8, false, 0},
-                                               {20, false, 2},
-                                               {32, true, 0},
-                                               {33, true, 0},
-                                               {100, true, 1}}) {
-    const std::int64_t elems = terms > 8 ? 300 : kMax;
+  for (const auto& [terms, balanced, shift, elems] : {std::tuple{1, true, 0, kMax},
+                                                      {2, true, 0, kMax},
+                                                      {3, true, 1, kMax},
+                                                      {7, true, 0, kMax},
+                                                      {8, false, 0, kMax},
+                                                      {8, true, 2, kMax},
+                                                      {9, true, 0, kMax},
+                                                      {10, true, 0, 1L},
+                                                      {17, true, 0, 67L},
+                                                      {20, false, 2, 300L},
+                                                      {32, true, 0, 130L},
+                                                      {32, true, 0, 515L},
+                                                      {33, true, 0, 300L},
+                                                      {34, false, 0, 1100L},
+                                                      {65, true, 2, 90L},
+                                                      {100, true, 1, 300L},
+                                                      {130, true, 0, 2050L},
+                                                      {600, true, 0, 33L},
+                                                      {600, true, 0, 70L}}) {
     std::vector<std::vector<float>> values;
     std::vector<std::unique_ptr<DeviceArray>> arrays;
     std::vector<TreeTerm> tree;

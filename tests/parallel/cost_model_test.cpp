@@ -76,6 +76,19 @@ TEST(CostModel, TwoLevelsSendBetweenHostsWhatARingSends) {
   EXPECT_NEAR(seconds(Reduction::reproducible, false), 8 * 2 * 7.0 / 8 * kMiB / 1e9, kRounding);
 }
 
+// On GPUs what is exchanged on hosts is so beside what crosses the network: the latter takes turns,
+// and of the former only the first bucket's all-to-all and the last one's all-gather are exposed.
+TEST(CostModel, HostsAndTheNetworkWorkAtOnceOnGpus) {
+  const Workload work{.buckets = {{kMiB, 0.5}, {kMiB, 1}}};
+  const double on_host = 1e-6 + kMiB / 2 / 1e9, across = 1e-5 + kMiB / 2 / 2e8;
+  const RankShare share{4, 8, 1, true};
+  const auto exposed = [&](bool on_gpus) {
+    return predict(work, {two_a_host(), 0, on_gpus}, {}, share).exposed_s;
+  };
+  EXPECT_NEAR(exposed(false), 4 * on_host + 4 * across, kRounding);
+  EXPECT_NEAR(exposed(true), 2 * on_host + 4 * across, kRounding);
+}
+
 TEST(CostModel, ASmallBucketIsGatheredWhole) {
   EXPECT_NEAR(communication(one_bucket(1024), 2), 1e-6 + 1024 / 1e9, kRounding);
   EXPECT_NEAR(

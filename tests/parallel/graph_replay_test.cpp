@@ -113,6 +113,30 @@ TEST(GraphReplay, EqualBitsOfOptimizersOfWholeTensors) {
   }
 }
 
+/// 300 shards, and 119 of an epoch's last batch, in turn.
+testing::SmallRun run_of_many_shards() {
+  testing::SmallRun run = small_run();
+  run.model = [](Builder& nn, Value x) {
+    return nn.linear(nn.flatten(nn.max_pool2d(x, {.kernel = 7})), {.out_features = 10});
+  };
+  run.data = data::glyphs(419, 5);
+  run.options.global_batch = 300;
+  run.options.micro_batch = 1;
+  run.options.shards = 300;
+  run.options.steps = 6;
+  run.options.bucket_mb = 0;
+  return run;
+}
+
+TEST(GraphReplay, EqualBitsOfManyShards) {
+  SelfCommunicator alone;
+  expect_equal_bits(run_of_many_shards(), alone);
+}
+
+TEST(GraphReplay, EqualBitsOfManyShardsOnSeveralRanks) {
+  expect_equal_bits(run_of_many_shards(), testing::mpi_world());
+}
+
 // Micro-batches large enough to be copied beside the computing.
 TEST(GraphReplay, EqualBitsOfLargeInputs) {
   testing::SmallRun run = small_run();

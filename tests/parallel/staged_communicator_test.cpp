@@ -20,10 +20,11 @@ namespace {
 using namespace testing;
 using ::testing::Each;
 
-/// Takes all memory for its device's but that of allocate_host(), and counts the copies; those to
-/// the device happen as late as they may.
+/// Takes all memory for its device's but that of allocate_host(), and counts the copies, which
+/// happen when the host waits for an event, or has asked `polls` times whether it has happened.
 class FarBackend final : public testing::NullBackend {
  public:
+  std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<Event>(*this); }
   std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
     return std::make_unique<Pinned>(NullBackend::allocate(bytes, what), host_);
   }
@@ -36,6 +37,14 @@ class FarBackend final : public testing::NullBackend {
   void copy_to_device(void* to, const void* from, std::size_t bytes) override {
     EXPECT_TRUE(bytes == 0 || (is_host_memory(from) && !is_host_memory(to)));
     to_device += bytes;
+    ++copies_to_device;
+    under_way_.push_back([=, this] { copy(to, from, bytes); });
+  }
+  void start_copy_to_host(void* to, const void* from, std::size_t bytes) override {
+    EXPECT_TRUE(is_host_memory(to) && !is_host_memory(from));
+    to_host += bytes;
+    ++copies_to_host;
+    std::memset(to, 0xab, bytes);
     under_way_.push_back([=, this] { copy(to, from, bytes); });
   }
   void copy_to_host(void* to, const void* from, std::size_t bytes) override {
@@ -50,8 +59,28 @@ class FarBackend final : public testing::NullBackend {
   }
 
   std::size_t to_device = 0, to_host = 0;
+  int copies_to_device = 0, copies_to_host = 0;
+  int polls = 0;
 
  private:
+  class Event final : public DeviceEvent {
+   public:
+    explicit Event(FarBackend& backend) : backend_(backend) {}
+    void wait() override {
+      asked_ = 0;
+      backend_.synchronize();
+    }
+    bool done() override {
+      if (backend_.under_way_.empty()) return true;
+      if (++asked_ <= backend_.polls) return false;
+      wait();
+      return true;
+    }
+
+   private:
+    FarBackend& backend_;
+    int asked_ = 0;
+  };
   struct Range {
     const std::byte *begin, *end;
   };
@@ -149,6 +178,69 @@ TEST(StagedCommunicator, CarriesWhatTheNetworkDoesNotReach) {
   EXPECT_THAT(first, Each(float(staged->size())));
   EXPECT_THAT(second, Each(2.0f * float(staged->size())));
   wait_for_device = [] {};
+}
+
+// Of all that a rank has to send and to receive, wherever its own block lies.
+TEST(StagedCommunicator, NeighbouringBlocksAreOneCopy) {
+  FarBackend backend;
+  HostOnly host(testing::mpi_world(), backend);
+  const auto staged = make_staged_communicator(host, backend);
+  const int ranks = staged->size(), rank = staged->rank();
+  if (ranks == 1) GTEST_SKIP() << "nothing is sent";
+  std::vector<float> data(std::size_t(ranks) * 8, float(rank)), received(data);
+  std::vector<CommBlock> to, from, all;
+  for (int r = 0; r < ranks; ++r) {
+    const bool own = r == rank;
+    to.push_back(own ? CommBlock{} : CommBlock{8 * r, 8});
+    from.push_back(own ? CommBlock{} : CommBlock{8 * (r - (r > rank ? 1 : 0)), 8});
+    all.push_back({8 * r, 8});
+  }
+  staged->start_all_to_all(data.data(), to, received.data(), from)->wait();
+  backend.synchronize();
+  for (int r = 0; r < ranks; ++r)
+    EXPECT_TRUE(r == rank || received[std::size_t(from[std::size_t(r)].offset)] == float(r)) << r;
+  const bool inside = rank > 0 && rank + 1 < ranks;
+  EXPECT_EQ(backend.copies_to_host, inside ? 2 : 1);
+  EXPECT_EQ(backend.copies_to_device, 1);
+
+  backend.copies_to_host = backend.copies_to_device = 0;
+  staged->start_all_gather(data.data(), all)->wait();
+  backend.synchronize();
+  for (int r = 0; r < ranks; ++r) EXPECT_EQ(data[std::size_t(8 * r)], float(r));
+  EXPECT_EQ(backend.copies_to_host, 1);
+  EXPECT_EQ(backend.copies_to_device, 1);
+
+  // The same block to all.
+  backend.copies_to_host = 0;
+  for (CommBlock& block : to) block = {8 * rank, 8};
+  staged->start_all_to_all(data.data(), to, received.data(), all)->wait();
+  backend.synchronize();
+  for (int r = 0; r < ranks; ++r) EXPECT_EQ(received[std::size_t(8 * r)], float(r));
+  EXPECT_EQ(backend.copies_to_host, 1);
+}
+
+// The device of each rank is late, of one more than of another, and the host looks at the second
+// collective first.
+TEST(StagedCommunicator, CollectivesStartInTheOrderAskedFor) {
+  FarBackend backend;
+  HostOnly host(testing::mpi_world(), backend);
+  const auto staged = make_staged_communicator(host, backend);
+  backend.polls = 2 + 5 * staged->rank();
+  for (int round = 0; round < 3; ++round) {
+    std::vector<float> first(100, 1.0f), second(50, 2.0f), third(std::size_t(staged->size()));
+    const CommRequestPtr one = staged->start_all_reduce(first.data(), 100);
+    const CommRequestPtr two = staged->start_all_reduce(second.data(), 50);
+    EXPECT_FALSE(two->test());
+    // One that blocks comes after both.
+    const float own = float(staged->rank());
+    staged->all_gather(&own, third.data(), sizeof own);
+    while (!two->test() || !one->test()) {
+    }
+    backend.synchronize();
+    EXPECT_THAT(first, Each(float(staged->size())));
+    EXPECT_THAT(second, Each(2.0f * float(staged->size())));
+    for (int r = 0; r < staged->size(); ++r) EXPECT_EQ(third[std::size_t(r)], float(r));
+  }
 }
 
 TEST(StagedCommunicator, PassesHostMemoryThrough) {

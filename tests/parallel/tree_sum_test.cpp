@@ -123,6 +123,16 @@ TEST(TreeSum, AbsentShardsAreSkipped) {
   }
 }
 
+TEST(TreeSum, DepthWithoutTheTree) {
+  constexpr int kShards = 140;
+  for (int first = 0; first < kShards; ++first)
+    for (int last = first; last <= kShards; ++last) {
+      const std::vector<ShardRange> owners{{0, first}, {first, last}, {last, kShards}};
+      ASSERT_EQ(local_depth(owners[1]), local_tree(PresentLeaves(owners, kShards), owners[1]).depth)
+          << first << " to " << last;
+    }
+}
+
 TEST(TreeSum, AlignedBlocksLeaveOneNode) {
   const std::vector<ShardRange> owners = shard_owners(64, 4, 1);
   const PresentLeaves present(owners, 64);

@@ -64,6 +64,7 @@ class LateBackend final : public Backend {
     std::memset(host, 0xab, bytes);
   }
 
+  void set_zero(void* memory, std::size_t bytes) override { inner_->set_zero(memory, bytes); }
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     inner_->add(out, a, b, elems);
   }
@@ -168,6 +169,10 @@ class LateBackend final : public Backend {
   struct Event final : DeviceEvent {
     explicit Event(LateBackend& backend) : late(backend) {}
     void wait() override { late.arrive(asked); }
+    bool done() override {
+      wait();
+      return true;
+    }
     double seconds_since(const DeviceEvent& earlier) const override {
       LOCKSTEP_CHECK(late.arrived_ >= asked, InternalError, "the time of an event that is to come");
       return double(asked - static_cast<const Event&>(earlier).asked);

@@ -59,6 +59,7 @@ class MeteredBackend final : public Backend {
   void copy(void* to, const void* from, std::size_t bytes) override {
     inner_->copy(to, from, bytes);
   }
+  void set_zero(void* memory, std::size_t bytes) override { inner_->set_zero(memory, bytes); }
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     inner_->add(out, a, b, elems);
   }

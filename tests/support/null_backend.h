@@ -51,6 +51,9 @@ class NullBackend : public Backend {
   void copy(void* to, const void* from, std::size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
+  void set_zero(void* memory, std::size_t bytes) override {
+    if (bytes > 0) std::memset(memory, 0, bytes);
+  }
   void add(float* out, const float* a, const float* b, std::int64_t elems) override {
     for (std::int64_t i = 0; i < elems; ++i) out[i] = a[i] + b[i];
   }
