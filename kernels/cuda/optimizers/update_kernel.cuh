@@ -152,8 +152,11 @@ void launch_update(const char* name,
     arguments.aligned = arguments.aligned && aligned_to_packs(arguments.state[s]);
   }
   arguments.counters.place = update.counters;
-  arguments.counters.values = {
-      .step = update.step, .scalars = step_scalars(update.optimizer, update.step), .lr = update.lr};
+  // One by one: the front end of nvcc 13.5 loses designators that are assigned in a template.
+  StepCounters& values = arguments.counters.values;
+  values.step = update.step;
+  values.scalars = step_scalars(update.optimizer, update.step);
+  values.lr = update.lr;
   for_each_table(ranges, kUpdateTile, [&](const RangeTable<FlatRange>& table) {
     launch(name,
            {.grid = dim3(unsigned(table.tiles()))},
