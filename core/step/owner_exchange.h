@@ -35,10 +35,10 @@ class OwnerExchange {
   /// values: [sum of counts] in device memory, in rank order; counts: [ranks]. Every rank has
   /// written its own.
   void all_gather(double* values, std::span<const std::int64_t> counts);
-  /// On rank 0: `host` ([FlatSpace::elems]) has what the ranks own, each in `owned`
-  /// ([Ownership::elems()], in device memory). On other ranks `host` is not looked at. Between
-  /// steps: overwrites gradients.
-  void collect(const float* owned, float* host);
+  /// `host` ([wanted[rank()].elems]) has the range wanted[rank()] of the flat space, of what the
+  /// ranks own, each in `owned` ([Ownership::elems()], in device memory). wanted: [ranks], the same
+  /// on all. Between steps: overwrites gradients.
+  void collect(const float* owned, std::span<const FlatRange> wanted, float* host);
 
   /// What this rank has sent since construction.
   SentBytes sent() const {
@@ -56,7 +56,7 @@ class OwnerExchange {
   int rank_, ranks_;
   Ownership ownership_;
   std::vector<Bucket> sharded_;
-  std::vector<CommBlock> blocks_, none_;  // [ranks]
+  std::vector<CommBlock> blocks_, from_;  // [ranks]
   std::vector<CommRequestPtr> requests_;
   std::uint64_t bytes_sent_ = 0;
 };

@@ -8,16 +8,21 @@
 
 namespace lockstep {
 
-SavedArrays ReplicaState::saved_arrays() {
-  SavedArrays saved{context.backend(),
-                    programs.graph(),
-                    programs.space(),
-                    {{"", programs.parameters()}},
-                    parts.owners.get()};
+SavedArrays saved_arrays(Backend& backend,
+                         const Graph& graph,
+                         const FlatSpace& space,
+                         float* parameters,
+                         ReplicaParts& parts) {
+  SavedArrays saved{backend, graph, space, {{"", parameters}}, parts.owners.get()};
   for (FlatArray& array : parts.optimizer.state_arrays()) saved.arrays.push_back(std::move(array));
   if (std::optional<FlatArray> array = parts.average.array())
     saved.arrays.push_back(std::move(*array));
   return saved;
+}
+
+SavedArrays ReplicaState::saved_arrays() {
+  return lockstep::saved_arrays(
+      context.backend(), programs.graph(), programs.space(), programs.parameters(), parts);
 }
 
 void ReplicaState::swap_average() {

@@ -13,6 +13,7 @@
 #include "core/step/optimizer_step.h"
 #include "core/step/owner_exchange.h"
 #include "core/step/shard_norms.h"
+#include "core/step/snapshot.h"
 #include "core/step/step_params_upload.h"
 #include "core/step/step_status_ring.h"
 #include "core/step/weight_average.h"
@@ -84,6 +85,13 @@ struct ReplicaParts {
   /// norms that are copied to the host, and of the norms that the optimizer wants.
   std::uint64_t communication_bytes() const;
 };
+
+/// The flat arrays of a replica that checkpoints save.
+SavedArrays saved_arrays(Backend& backend,
+                         const Graph& graph,
+                         const FlatSpace& space,
+                         float* parameters,
+                         ReplicaParts& parts);
 
 /// Ranks among which matrices are dealt where the optimizer is not sharded: those of a host, one
 /// without an optimizer that orthogonalizes.
