@@ -49,7 +49,8 @@ void read_part(const fs::path& file, TensorHashes& hashes) {
   reader.read(as_written(name), 0, std::as_writable_bytes(std::span(text)));
   try {
     constexpr int kMaxDepth = 2;  // {file: {tensor: hash}}
-    for (const auto& [of, tensors] : parse_strict_json(text, name, kMaxDepth).items())
+    const nlohmann::json part = parse_strict_json(text, name, kMaxDepth);
+    for (const auto& [of, tensors] : part.items())
       for (const auto& [tensor, hash] : tensors.items())
         LOCKSTEP_CHECK(hashes[of].emplace(tensor, hash.get<std::string>()).second,
                        DataError,

@@ -68,13 +68,12 @@ std::optional<FolderSight> look_for_shared_folder(Communicator& communicator,
   }
   communicator.broadcast(&call, sizeof call, 0);
   if (!call.written) return std::nullopt;
-  const fs::path file = file_of(folder, call.levels, call.token);
   Answer own;
   set_text(own.host, host_name());
-  own.sees = !folder.empty() && appears(file);
+  own.sees = !folder.empty() && appears(file_of(folder, call.levels, call.token));
   const std::vector<Answer> answers = gather_records(communicator, own);
   std::error_code ignored;
-  if (communicator.rank() == 0) fs::remove(file, ignored);
+  if (communicator.rank() == 0) fs::remove(file_of(folder, call.levels, call.token), ignored);
   FolderSight sight{.host = answers[0].host, .blind = {}};
   for (std::size_t r = 0; r < answers.size(); ++r)
     if (!answers[r].sees) sight.blind.push_back(fmt::format("rank {} on {}", r, answers[r].host));

@@ -236,13 +236,15 @@ void Checkpointing::tell(const CheckpointRecord& record) {
 
 void Checkpointing::report_busy(std::int64_t step, const std::vector<int>& busy) {
   if (!leads()) return;
-  tell({.step = step,
-        .error = fmt::format("{}: rank{} {} {} still writing an earlier one",
+  CheckpointRecord record;
+  record.step = step;
+  record.error = fmt::format("{}: rank{} {} {} still writing an earlier one",
                              as_written(options_.folder),
                              busy.size() == 1 ? "" : "s",
                              fmt::join(busy, ", "),
-                             busy.size() == 1 ? "is" : "are"),
-        .hint = "look at the file system as these ranks' hosts see it"});
+                             busy.size() == 1 ? "is" : "are");
+  record.hint = "look at the file system as these ranks' hosts see it";
+  tell(record);
 }
 
 bool Checkpointing::follow(const Offer& offer) {

@@ -28,9 +28,9 @@ TrainingRun::TrainingRun(const Parts& parts)
     evaluation_.emplace(p_.context, p_.replica, p_.options, p_.data.validation);
   if (p_.options.on_spike == OnSpike::rollback) watch_.emplace();
   make_checkpointing();
-  std::vector<MessagePart*> parts{&replica_check_, &straggler_watch_};
-  if (checkpointing_) parts.push_back(&checkpointing_->message());
-  agreement_.emplace(p_.context.host_communicator(), p_.options.stop, std::move(parts));
+  std::vector<MessagePart*> message{&replica_check_, &straggler_watch_};
+  if (checkpointing_) message.push_back(&checkpointing_->message());
+  agreement_.emplace(p_.context.host_communicator(), p_.options.stop, std::move(message));
   return_free_memory();  // initial weights were made on the heap
 }
 

@@ -175,6 +175,7 @@ TEST_F(CheckpointDamage, SealedLies) {
   EXPECT_THAT(complain(lie), HasSubstr("the parts of model.safetensors do not cover it"));
   lie = honest;
   lie.files["model.safetensors"].bytes = std::uint64_t{1} << 62;
+  lie.files["model.safetensors"].parts.back().end = std::uint64_t{1} << 62;
   EXPECT_THAT(complain(lie), HasSubstr("model.safetensors: has"));
   lie = honest;
   lie.step = 3;

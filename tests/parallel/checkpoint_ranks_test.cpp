@@ -14,6 +14,7 @@
 #include "core/io/checkpoint_names.h"
 #include "core/io/safetensors.h"
 #include "core/nn/trace.h"
+#include "lockstep/replica.h"
 #include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/memory/memory_plan.h"
@@ -148,7 +149,9 @@ TEST(CheckpointRanksOf, MemoryIsWhatWasPlanned) {
     const std::uint64_t all = *alone.table[MemoryCategory::snapshot];
     EXPECT_LE(sum, all + all / 8);
     EXPECT_GE(sum + all / 8, all);
-    if (world().size() > 1) EXPECT_LT(largest, all);
+    if (world().size() > 1) {
+      EXPECT_LT(largest, all);
+    }
   }
 }
 
