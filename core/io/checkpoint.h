@@ -77,8 +77,8 @@ struct CheckpointTensor {
 struct CheckpointWriters {
   int rank = 0;             ///< of this process
   std::vector<int> others;  ///< ranks that write tensors, but for 0
-  /// Of this save alone, in the name of its temporary folder, so that nobody writes into the folder
-  /// of another save. Empty where rank 0 writes alone.
+  /// Of this save alone, in the name of its temporary folder, so that no rank writes into the
+  /// folder of another save. Empty where rank 0 writes alone.
   std::string id;
   /// How long rank 0 waits for the others' parts when its own is written, unless that took a third
   /// as long or more: then three times as long.
@@ -103,14 +103,14 @@ std::string checkpoint_name(std::int64_t step);
 /// EnvironmentError naming file, what was done with it and the system's reason; then nothing that
 /// was there before has changed, and the temporary folder is gone as far as that is possible. Where
 /// other ranks write as well, it waits for them: Note [Writing together] in checkpoint_part.h.
-/// `progress`: null where nobody asks for it.
+/// `progress`: null where no thread asks for it.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
                                        const CheckpointContent& content,
                                        SaveProgress* progress = nullptr);
 
 /// On the other ranks: writes their tensors into the files that rank 0 creates, for which it waits.
-/// Throws EnvironmentError as write_checkpoint(), and with the reason of SaveProgress::end_waiting()
-/// where that ended it.
+/// Throws EnvironmentError as write_checkpoint(), and with the reason of
+/// SaveProgress::end_waiting() where that ended it.
 void write_checkpoint_part(const std::filesystem::path& folder,
                            const CheckpointContent& content,
                            SaveProgress& progress);

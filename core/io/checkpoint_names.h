@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kMaxTextBytes = std::uint64_t{64} << 20;
 /// Names that no search for checkpoints takes for one.
 /// ".step_00001000.tmp", ".step_00001000.ID.tmp": being written.
 std::string unfinished_name(std::int64_t step, const std::string& id = {});
-std::string removed_name(std::int64_t step);     ///< ".step_00001000.removed.tmp": being removed
+std::string removed_name(std::int64_t step);  ///< ".step_00001000.removed.tmp": being removed
 /// ".step_00001000.old": whole, and the only one of its step where no new one has taken its place.
 std::string replaced_name(std::int64_t step);
 

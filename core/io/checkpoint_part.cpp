@@ -151,15 +151,14 @@ void collect_parts(const fs::path& unfinished,
     std::erase_if(awaited, [&](int rank) { return holds(names, part_name(rank)); });
     if (awaited.empty()) break;
     if (std::chrono::duration<double>(Clock::now() - begin).count() > patience_s)
-      throw EnvironmentError(
-          fmt::format("{}: rank{} {} {} not written {} within {:.0f} s",
-                      as_written(unfinished.string()),
-                      awaited.size() == 1 ? "" : "s",
-                      fmt::join(awaited, ", "),
-                      awaited.size() == 1 ? "has" : "have",
-                      awaited.size() == 1 ? "its part" : "their parts",
-                      patience_s),
-          "look at the file system as these ranks' hosts see it");
+      throw EnvironmentError(fmt::format("{}: rank{} {} {} not written {} within {:.0f} s",
+                                         as_written(unfinished.string()),
+                                         awaited.size() == 1 ? "" : "s",
+                                         fmt::join(awaited, ", "),
+                                         awaited.size() == 1 ? "has" : "have",
+                                         awaited.size() == 1 ? "its part" : "their parts",
+                                         patience_s),
+                             "look at the file system as these ranks' hosts see it");
   }
   for (const int rank : writers.others) {
     const fs::path file = unfinished / part_name(rank);

@@ -26,8 +26,8 @@ struct CheckpointResult {
 };
 
 /// Writes checkpoints one after the other on a thread of its own, on rank 0 whole ones, of which it
-/// removes old ones after each, on other ranks their parts. Called by one thread. Errors are results, never exceptions: a full disk must not
-/// end a training.
+/// removes old ones after each, on other ranks their parts. Called by one thread. Errors are
+/// results, never exceptions: a full disk must not end a training.
 class CheckpointWriter {
  public:
   /// Starts the thread. `keep` newest checkpoints stay.
@@ -45,8 +45,8 @@ class CheckpointWriter {
   void start(CheckpointContent content);
   /// Waits until idle().
   void wait();
-  /// Waits until the save that was last begun has come to `stage`, for `seconds` at most. Whether it
-  /// has; true where there is none.
+  /// Waits until the save that was last begun has come to `stage`, for `seconds` at most. Whether
+  /// it has; true where there is none.
   bool wait_for(SaveStage stage, double seconds);
   /// The save under way, if any, will not become whole: SaveProgress::end_waiting().
   void end_waiting(const std::string& reason, const std::string& hint = {});

@@ -125,9 +125,10 @@ SafetensorsLayout lay_out_safetensors(const std::string& file,
                                       const Metadata& metadata = {});
 
 /// Writes `tensors` to `path` and flushes them to the disk (fsync). Equal arguments give equal
-/// bytes. Wider element types come first, so that every tensor is aligned to its elements. Throws DataError: a name that repeats, is not UTF-8 or is "__metadata__", data
-/// of another size than type and shape say. Throws EnvironmentError: the file cannot be created or
-/// written; what was written of it is then removed.
+/// bytes. Wider element types come first, so that every tensor is aligned to its elements. Throws
+/// DataError: a name that repeats, is not UTF-8 or is "__metadata__", data of another size than
+/// type and shape say. Throws EnvironmentError: the file cannot be created or written; what was
+/// written of it is then removed.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const TensorView> tensors,
                        const Metadata& metadata = {});

@@ -24,8 +24,8 @@ class SaveProgress {
   // The training thread.
   /// Waits until this rank has come to `stage`, for `seconds` at most. Whether it has.
   bool wait_for(SaveStage stage, double seconds);
-  /// The save will not become whole, of which `reason` tells: this rank waits for no other any more,
-  /// and writes no more tensors. The first reason stays.
+  /// The save will not become whole, of which `reason` tells: this rank waits for no other any
+  /// more, and writes no more tensors. The first reason stays.
   void end_waiting(std::string reason, std::string hint = {});
 
  private:

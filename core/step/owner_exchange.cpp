@@ -99,8 +99,7 @@ void OwnerExchange::collect(const float* owned, std::span<const FlatRange> wante
   }
   for (const OwnedStretch& stretch : ownership_.stretches()) {
     if (!stretch.everywhere) continue;
-    const FlatRange part =
-        overlap({.offset = stretch.offset, .elems = stretch.elems}, own_wanted);
+    const FlatRange part = overlap({.offset = stretch.offset, .elems = stretch.elems}, own_wanted);
     copy(part.offset,
          part.offset + part.elems,
          owned + stretch.local + (part.offset - stretch.offset));

@@ -8,7 +8,6 @@
 #include "core/base/parameter_names.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/load_weights.h"
-#include "core/step/snapshot_parts.h"
 
 namespace lockstep {
 namespace {
@@ -40,17 +39,6 @@ void load(const std::string& file, const std::vector<Parameter>& wanted, Place p
 
 }  // namespace
 
-CheckpointFile file_of(const FlatArray& array) {
-  return array.name.empty()           ? File::model
-         : array.name == kAverageName ? File::average
-                                      : File::optimizer;
-}
-
-bool has(const FlatArray& array, const Parameter& parameter) {
-  if (file_of(array) != File::optimizer) return parameter.kind != ParameterKind::metric;
-  return parameter.kind == ParameterKind::trained && !parameter.frozen;
-}
-
 Snapshot::Snapshot(const SavedArrays& saved, std::span<const FlatRange> parts, int rank)
     : saved_(saved) {
   const FlatRange& own = parts[std::size_t(rank)];
@@ -63,13 +51,6 @@ Snapshot::Snapshot(const SavedArrays& saved, std::span<const FlatRange> parts, i
     copies_.push_back(std::move(copy));
   }
   values_.resize(place);
-}
-
-std::size_t Snapshot::bytes(const SavedArrays& saved, const FlatRange& part) {
-  std::size_t elems = 0;
-  for (const FlatArray& array : saved.arrays)
-    elems += std::size_t(copied_range(saved, array, part).elems);
-  return elems * sizeof(float);
 }
 
 void Snapshot::take(Position* position) {

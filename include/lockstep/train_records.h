@@ -60,7 +60,7 @@ struct EvaluationRecord {
 struct CheckpointRecord {
   std::int64_t step = 0;  ///< steps done
   std::string path;
-  double seconds = 0;   ///< of writing, concurrently with training, until all ranks' parts are there
+  double seconds = 0;  ///< of writing, concurrently with training, until all ranks' parts are there
   double stall_ms = 0;  ///< that training stalled for the snapshot, on rank 0
   std::string error;    ///< empty: it is whole
   std::string hint;

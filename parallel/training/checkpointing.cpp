@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/parameter_names.h"
-#include "core/step/snapshot_parts.h"
+#include "core/step/saved_arrays.h"
 #include "core/step/stage_scope.h"
 
 namespace lockstep {
@@ -34,7 +34,7 @@ Checkpointing::Checkpointing(Communicator& ranks,
                              std::vector<TrainObserver*> observers)
     : agreement_(ranks, options.folder),
       parts_(agreement_.parts(saved)),
-      memory_bytes_(kSnapshots * Snapshot::bytes(saved, parts_[std::size_t(ranks.rank())])),
+      memory_bytes_(kSnapshots * copied_bytes(saved, parts_[std::size_t(ranks.rank())])),
       snapshots_{Snapshot(saved, parts_, ranks.rank()), Snapshot(saved, parts_, ranks.rank())},
       observers_(std::move(observers)),
       writer_(options.folder, options.keep),
@@ -50,7 +50,7 @@ Checkpointing::Checkpointing(Communicator& ranks,
 Checkpointing::~Checkpointing() = default;
 
 std::size_t Checkpointing::memory_bytes(const SavedArrays& saved, int ranks, int rank) {
-  return kSnapshots * Snapshot::bytes(saved, snapshot_parts(saved, ranks)[std::size_t(rank)]);
+  return kSnapshots * copied_bytes(saved, snapshot_parts(saved, ranks)[std::size_t(rank)]);
 }
 
 bool Checkpointing::periodic() const {
@@ -193,6 +193,7 @@ void Checkpointing::start(Save save) {
   const io::CheckpointState& state = save.content.state;
   written_val_loss_ = state.best_step == state.step ? state.best_val_loss : kUnknown;
   written_ = save.number;
+  ended_ = false;
   written_snapshot_ = save.snapshot;
   writer_.start(std::move(save.content));
   writing_ = true;
@@ -208,8 +209,8 @@ void Checkpointing::tell_results() {
         best_val_loss_ = written_val_loss_;
         best_step_ = result.step;
       }
-    } else if (!leads()) {
-      agreement_.set_failure({written_, std::move(result.error), std::move(result.hint)});
+    } else if (!leads() && !ended_) {
+      agreement_.add_failure({written_, std::move(result.error), std::move(result.hint)});
     }
     written_val_loss_ = kUnknown;
     if (!leads()) continue;
@@ -254,32 +255,31 @@ bool Checkpointing::follow(const Offer& offer) {
   };
   if (waiting_ && is_stale(waiting_->number)) waiting_.reset();
   if (!writing_) return true;
-  const bool stale = is_stale(written_);
-  if (stale) {
+  if (is_stale(written_)) {
+    ended_ = true;
     writer_.end_waiting("the save has ended");
     if (!writer_.wait_for(io::SaveStage::over, kPatience)) return false;
   }
   tell_results();
-  if (stale) agreement_.clear_failure();
   return true;
 }
 
 void Checkpointing::wait_together() {
   if (agreement_.alone() && !writing_) return;
   const StageScope stage(position_, RunStage::saving);
-  for (bool more = true; more;) {
-    if (writing_) {
+  while (true) {
+    const Offer now = agreement_.from_first(standing());
+    (void)follow(now);
+    if (!agreement_.from_first(writing_)) return;
+    if (writing_ && written_ == now.started) {
       if (writer_.wait_for(io::SaveStage::writing, leads() ? kForever : kPatience))
         writer_.wait_for(leads() ? io::SaveStage::part_written : io::SaveStage::over, kForever);
       if (!leads()) tell_results();
     }
     agreement_.exchange_failures();
-    if (leads() && writing_) {
-      writer_.wait();
-      tell_results();
-    }
-    more = agreement_.from_first(writing_);
-    (void)follow(agreement_.from_first(standing()));
+    if (!leads()) continue;
+    writer_.wait();
+    tell_results();
   }
 }
 

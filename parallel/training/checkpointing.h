@@ -103,7 +103,7 @@ class Checkpointing {
   bool due(std::int64_t step);
   bool is_best(double val_loss) const;
   Offer standing() const;
-  /// `best_val_loss`: NaN: it is no best one.
+  /// `best_val_loss`: NaN where it is not for being the lowest.
   bool meet(std::int64_t step, double best_val_loss, bool wanted, const StateFunction& state);
   bool take(std::int64_t step,
             double best_val_loss,
@@ -134,6 +134,7 @@ class Checkpointing {
   std::int64_t number_ = 0;      // of the newest copy
   std::int64_t written_ = 0;     // the save that is being written, or was last
   std::size_t written_snapshot_ = 0;
+  bool ended_ = false;                       // on another rank: rank 0 no longer asks for that save
   std::map<std::int64_t, double> stall_ms_;  // of saves whose result has not been reported
   double best_val_loss_;                     // of the best one that is whole
   std::int64_t best_step_;

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "core/exec/gather_records.h"
-#include "core/step/snapshot_parts.h"
+#include "core/step/saved_arrays.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/shared_folder.h"
 
@@ -15,15 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-/// Paths need not be UTF-8.
-std::string to_text(const SaveFailure& failure) {
-  return json{{"save", failure.save}, {"error", failure.error}, {"hint", failure.hint}}.dump(
-      -1, ' ', false, json::error_handler_t::replace);
-}
-
-SaveFailure failure_from(const std::string& text) {
-  const json object = json::parse(text);
-  return {object.at("save"), object.at("error"), object.at("hint")};
+std::string to_text(const std::vector<SaveFailure>& failures) {
+  json list = json::array();
+  for (const SaveFailure& failure : failures)
+    list.push_back({{"save", failure.save}, {"error", failure.error}, {"hint", failure.hint}});
+  return list.dump(-1, ' ', false, json::error_handler_t::replace);  // paths need not be UTF-8
 }
 
 }  // namespace
@@ -68,17 +64,17 @@ std::vector<int> SaveAgreement::ranks_without(bool own) {
 
 void SaveAgreement::exchange_failures() {
   if (alone()) return;
-  const std::vector<std::string> texts =
-      gather_strings(ranks_, failure_ ? to_text(*failure_) : std::string());
-  failure_.reset();
+  const std::vector<std::string> texts = gather_strings(ranks_, to_text(failures_));
+  failures_.clear();
   if (!leads() || !on_failure_) return;
   for (std::size_t r = 0; r < texts.size(); ++r)
-    if (!texts[r].empty()) on_failure_(int(r), failure_from(texts[r]));
+    for (const json& failure : json::parse(texts[r]))
+      on_failure_(int(r), {failure.at("save"), failure.at("error"), failure.at("hint")});
 }
 
 void SaveAgreement::write(float* own) {
   own[0] = asks_ ? 1.0f : 0.0f;
-  own[1] = failure_ ? 1.0f : 0.0f;
+  own[1] = failures_.empty() ? 0.0f : 1.0f;
 }
 
 void SaveAgreement::read(const RankParts& parts) {

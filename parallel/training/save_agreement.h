@@ -3,15 +3,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
 #include "core/io/checkpoint.h"
-#include "core/step/snapshot.h"
+#include "core/step/saved_arrays.h"
 #include "parallel/comm/stop_agreement.h"
 
 namespace lockstep {
@@ -56,8 +57,7 @@ class SaveAgreement final : public MessagePart {
   bool take_asked() { return std::exchange(asked_, false); }
 
   /// From now on a message tells of `failure`, and rank 0 calls `on_failure`.
-  void set_failure(SaveFailure failure) { failure_ = std::move(failure); }
-  void clear_failure() { failure_.reset(); }
+  void add_failure(SaveFailure failure) { failures_.push_back(std::move(failure)); }
   /// Called on rank 0 with the rank that failed.
   void on_failure(std::function<void(int, const SaveFailure&)> action) {
     on_failure_ = std::move(action);
@@ -74,7 +74,7 @@ class SaveAgreement final : public MessagePart {
   std::string why_one_;      // empty: all write
   std::uint64_t token_ = 0;  // of this process's saves
   bool asks_ = false, asked_ = false;
-  std::optional<SaveFailure> failure_;
+  std::vector<SaveFailure> failures_;  // of which rank 0 does not know
   std::function<void(int, const SaveFailure&)> on_failure_;
 };
 

@@ -113,7 +113,7 @@ class TrainingRun {
   StragglerWatch straggler_watch_;
   NoiseWatch noise_watch_;
   std::optional<data::Loader> loader_;
-  std::optional<Evaluation> evaluation_;  // where there is validation data
+  std::optional<Evaluation> evaluation_;        // where there is validation data
   std::optional<Checkpointing> checkpointing_;  // where there is a folder
   std::optional<StopAgreement> agreement_;
   std::optional<StepLog> log_;

@@ -54,11 +54,8 @@ class Records final : public TrainObserver {
   bool failed = false;
 };
 
-bool measure(Communicator& world,
-             const std::string& folder,
-             bool all_write,
-             int saves,
-             const Graph& graph) {
+bool measure(
+    Communicator& world, const std::string& folder, bool all_write, int saves, const Graph& graph) {
   testing::NullBackend backend;
   const FlatSpace space = lay_out(graph, 25 << 20, {.ranks = world.size()});
   std::vector<float> values(std::size_t(space.elems), 0.25f);

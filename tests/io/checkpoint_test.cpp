@@ -145,8 +145,8 @@ TEST_F(Checkpoint, MalformedStateNamesFileAndKey) {
 
 /// Of `bytes` of a file from `begin` on.
 std::string sha256sum(const fs::path& file, std::uint64_t begin, std::uint64_t bytes) {
-  const std::string command = fmt::format(
-      "tail -c +{} '{}' | head -c {} | sha256sum", begin + 1, file.string(), bytes);
+  const std::string command =
+      fmt::format("tail -c +{} '{}' | head -c {} | sha256sum", begin + 1, file.string(), bytes);
   FILE* pipe = ::popen(command.c_str(), "r");
   char digest[65] = {};
   EXPECT_EQ(std::fread(digest, 1, 64, pipe), 64u);

@@ -107,9 +107,7 @@ TEST_P(CheckpointRanks, FilesAreThoseOfOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of,
-                         CheckpointRanks,
-                         ::testing::Values(&mlp, &frozen_mlp, &resnet, &gpt));
+INSTANTIATE_TEST_SUITE_P(Of, CheckpointRanks, ::testing::Values(&mlp, &frozen_mlp, &resnet, &gpt));
 
 /// A checkpointing of a replica of `run`, and what is planned for it.
 TEST(CheckpointRanksOf, MemoryIsWhatWasPlanned) {
@@ -201,7 +199,7 @@ class RanksSave : public ::testing::Test {
     samples.input = {Shape{40}, DType::f32};
     samples.target = {Shape{}, DType::i32};
     samples.classes = 3;
-    graph_ = trace(nn::make_model({.name = "mlp", .outputs = 3, .hidden = {30, 20, 10}}),
+    graph_ = trace(nn::make_model({.name = "mlp", .outputs = 3, .hidden = {40, 40, 40, 40}}),
                    softmax_cross_entropy,
                    samples,
                    {.micro_batch = 2});
@@ -291,6 +289,26 @@ TEST_F(RanksSave, AFullDiskOfOneRankAtTheEnd) {
   EXPECT_EQ(records_.records.size(), leads() ? 2u : 0u);
 }
 
+/// What a rank could not write is not forgotten where later saves are dropped before rank 0 knows.
+TEST_F(RanksSave, AFailureOutlivesSavesThatAreReplaced) {
+  const int last = world().size() - 1;
+  const FileLimit limit;
+  if (world().rank() == last) limit.set(500);
+  step(0.9);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it fails
+  agreement_.reset();                                           // without a message
+  for (const double loss : {0.8, 0.7, 0.6}) {
+    ++step_;
+    saving_->after_step(step_, loss, state());
+  }
+  limit.lift();
+  EXPECT_TRUE(saving_->save_now(++step_, state()));
+  if (!leads()) return;
+  ASSERT_GE(records_.records.size(), 2u);
+  EXPECT_THAT(records_.records[0].error, HasSubstr("File too large"));
+  EXPECT_EQ(records_.records.back().error, "");
+}
+
 /// Weights of the lowest validation loss, while the one before is still written.
 TEST_F(RanksSave, TheBestTakeTheirTurn) {
   const double losses[] = {0.9, 0.8, 0.7, 0.75, 0.6};
@@ -335,8 +353,7 @@ TEST(CheckpointRanksOf, OneWriterWhereAFolderIsNotShared) {
     world().barrier();
     if (!leads()) continue;
     EXPECT_THAT(records.why_one, HasSubstr("rank 1 on "));
-    EXPECT_EQ(tensors_in(folder / "one/step_00000005"),
-              tensors_in(folder / "alone/step_00000005"));
+    EXPECT_EQ(tensors_in(folder / "one/step_00000005"), tensors_in(folder / "alone/step_00000005"));
     fs::remove_all(folder / "one");
   }
 }

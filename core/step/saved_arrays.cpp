@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/step/snapshot_parts.h"
+#include "core/step/saved_arrays.h"
 
 #include <algorithm>
 #include <numeric>
@@ -53,6 +53,17 @@ std::int64_t least_bound(const std::vector<std::int64_t>& elems, int writers) {
 
 }  // namespace
 
+CheckpointFile file_of(const FlatArray& array) {
+  return array.name.empty()           ? CheckpointFile::model
+         : array.name == kAverageName ? CheckpointFile::average
+                                      : CheckpointFile::optimizer;
+}
+
+bool has(const FlatArray& array, const Parameter& parameter) {
+  if (file_of(array) != CheckpointFile::optimizer) return parameter.kind != ParameterKind::metric;
+  return parameter.kind == ParameterKind::trained && !parameter.frozen;
+}
+
 FlatRange copied_range(const SavedArrays& saved, const FlatArray& array, const FlatRange& part) {
   FlatRange copied{.offset = part.offset, .elems = 0};
   for (const Segment& segment : saved.space.segments) {
@@ -62,6 +73,13 @@ FlatRange copied_range(const SavedArrays& saved, const FlatArray& array, const F
     copied.elems = segment.offset + segment.elems - copied.offset;
   }
   return copied;
+}
+
+std::size_t copied_bytes(const SavedArrays& saved, const FlatRange& part) {
+  std::size_t elems = 0;
+  for (const FlatArray& array : saved.arrays)
+    elems += std::size_t(copied_range(saved, array, part).elems);
+  return elems * sizeof(float);
 }
 
 std::vector<FlatRange> snapshot_parts(const SavedArrays& saved, int writers) {
@@ -75,9 +93,8 @@ std::vector<FlatRange> snapshot_parts(const SavedArrays& saved, int writers) {
     parts.push_back({.offset = begin, .elems = until - begin});
     begin = until;
   }
-  std::iter_swap(parts.begin(),
-                 std::ranges::max_element(parts, {}, [&](const FlatRange& part) {
-                   return Snapshot::bytes(saved, part);
+  std::iter_swap(parts.begin(), std::ranges::max_element(parts, {}, [&](const FlatRange& part) {
+                   return copied_bytes(saved, part);
                  }));
   parts.resize(std::size_t(writers), {.offset = saved.space.elems, .elems = 0});
   return parts;
