@@ -104,7 +104,9 @@ void Checkpointing::resolve() {
 
 Checkpointing::Offer Checkpointing::standing() const {
   // Those between were replaced before they had begun.
-  return {.started = written_, .over = writing_ ? written_ - 1 : number_};
+  return {.started = written_,
+          .over = writing_ ? written_ - 1 : number_,
+          .waiting = waiting_ ? waiting_->number : 0};
 }
 
 bool Checkpointing::meet(std::int64_t step,
@@ -121,7 +123,7 @@ bool Checkpointing::meet(std::int64_t step,
       if (writing_ && waits_for_previous_saves_)
         offer.what = Offer::What::wait;
       else if (may_take && (now = state()))
-        offer.what = Offer::What::take;
+        offer = {.what = Offer::What::take, .started = offer.started, .over = offer.over};
     }
     offer = agreement_.from_first(offer);
     if (offer.what == Offer::What::nothing) return false;
@@ -251,7 +253,7 @@ void Checkpointing::report_busy(std::int64_t step, const std::vector<int>& busy)
 bool Checkpointing::follow(const Offer& offer) {
   if (leads()) return true;
   const auto is_stale = [&](std::int64_t number) {
-    return number <= offer.over || number > offer.started;
+    return number <= offer.over || (number > offer.started && number != offer.waiting);
   };
   if (waiting_ && is_stale(waiting_->number)) waiting_.reset();
   if (!writing_) return true;

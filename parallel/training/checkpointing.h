@@ -94,8 +94,9 @@ class Checkpointing {
   /// What rank 0 says where ranks meet.
   struct Offer {
     enum class What : std::int64_t { nothing, wait, take } what = What::nothing;
-    /// The newest save that it has begun to write, and the newest of which it knows the end.
-    std::int64_t started = 0, over = 0;
+    /// The newest save that it has begun to write, the newest of which it knows the end, and one
+    /// that it will begin later; 0: none.
+    std::int64_t started = 0, over = 0, waiting = 0;
   };
 
   bool leads() const { return agreement_.leads(); }
