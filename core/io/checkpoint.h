@@ -17,15 +17,17 @@
 /// A checkpoint is a folder step_00001000/ with
 ///   model.safetensors      parameters and running statistics, PyTorch's names and layouts
 ///   optimizer.safetensors  the optimizer's arrays, "<parameter>.momentum_buffer", in those layouts
+///   ema.safetensors        the average of the weights, where the run has one
 ///   state.json             CheckpointState
 ///   further small files    config.toml, preprocessing.json: as the run's folder has them
-///   manifest.json          bytes and SHA-256 of each file, written last
-/// It is written under a temporary name, every file and folder synced, and then renamed: a folder
-/// of that name is whole. It knows no rank count.
+///   manifest.json          bytes of each file; SHA-256 of each tensor, and of each other file
+/// It is written under a temporary name, every file and folder synced, the manifest last, and then
+/// renamed: a folder of that name is whole. It knows no rank count.
 namespace lockstep::io {
 
-/// Of the format; a higher one than this is refused, naming both.
-inline constexpr int kCheckpointVersion = 1;
+/// Of the format; a higher one than this is refused, naming both. Since 2 the manifest has a
+/// SHA-256 of each tensor alone, so that several ranks can write one file; 1 is read.
+inline constexpr int kCheckpointVersion = 2;
 
 /// What a run has to know, in addition to the tensors, to continue as if nothing had happened.
 /// Random numbers are keyed by seed, step and sample, so that no generator has a state to save.
@@ -71,11 +73,27 @@ struct CheckpointState {
 struct CheckpointTensor {
   std::string name;                      ///< in the file
   const Parameter* parameter = nullptr;  ///< gives shape and layout
-  std::span<const float> stored;
+  std::span<const float> stored;         ///< empty: another rank writes it
 };
 
+/// The ranks that write a checkpoint together. Rank 0 leads: it creates the files and the manifest,
+/// and gives the whole its name.
+struct CheckpointWriters {
+  int rank = 0;             ///< of this process
+  std::vector<int> others;  ///< ranks that write tensors, but for 0
+  /// Of this save alone, in the name of its temporary folder, so that no rank writes into the
+  /// folder of another save. Empty where rank 0 writes alone.
+  std::string id;
+  /// How long rank 0 waits for the others' parts when its own is written, unless that took a third
+  /// as long or more: then three times as long.
+  double patience_s = 300;
+};
+
+class SaveProgress;
+
 struct CheckpointContent {
-  CheckpointState state;
+  CheckpointWriters writers;  ///< all ranks' contents list the same tensors
+  CheckpointState state;      ///< of other ranks than 0 the step counts
   std::vector<CheckpointTensor> model, optimizer;
   std::vector<CheckpointTensor> average;     ///< of the weights, named as they are; empty: no file
   std::map<std::string, std::string> texts;  ///< name and content of further small files
@@ -87,9 +105,19 @@ std::string checkpoint_name(std::int64_t step);
 /// Writes `content` as a new checkpoint in `folder` (RUN/checkpoints, created where missing) and
 /// returns its path. A checkpoint of the same step is replaced in one atomic exchange. Throws
 /// EnvironmentError naming file, what was done with it and the system's reason; then nothing that
-/// was there before has changed, and the temporary folder is gone as far as that is possible.
+/// was there before has changed, and the temporary folder is gone as far as that is possible. Where
+/// other ranks write as well, it waits for them: Note [Writing together] in checkpoint_part.h.
+/// `progress`: null where no thread asks for it.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
-                                       const CheckpointContent& content);
+                                       const CheckpointContent& content,
+                                       SaveProgress* progress = nullptr);
+
+/// On the other ranks: writes their tensors into the files that rank 0 creates, for which it waits.
+/// Throws EnvironmentError as write_checkpoint(), and with the reason of
+/// SaveProgress::end_waiting() where that ended it.
+void write_checkpoint_part(const std::filesystem::path& folder,
+                           const CheckpointContent& content,
+                           SaveProgress& progress);
 
 /// Reads every byte of a checkpoint and compares it with the manifest. Throws DataError naming the
 /// file, and the tensor where one is damaged: missing, longer, shorter or changed files, a manifest

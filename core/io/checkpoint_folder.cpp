@@ -48,8 +48,7 @@ std::optional<std::int64_t> replaced_step(const std::string& name) {
 }
 
 void tidy(const fs::path& folder, const std::string& name) {
-  static const std::regex kTemporary(R"(\.step_\d{8,}(\.removed)?\.tmp)");
-  if (std::regex_match(name, kTemporary)) remove_tree(folder / name);
+  if (is_temporary_name(name)) remove_tree(folder / name);
   const std::optional<std::int64_t> step = replaced_step(name);
   if (!step) return;
   const fs::path target = folder / checkpoint_name(*step);
@@ -67,9 +66,16 @@ std::string checkpoint_name(std::int64_t step) {
   return fmt::format("step_{:08}", step);
 }
 
-std::string unfinished_name(std::int64_t step) { return "." + checkpoint_name(step) + ".tmp"; }
+std::string unfinished_name(std::int64_t step, const std::string& id) {
+  return "." + checkpoint_name(step) + (id.empty() ? "" : "." + id) + ".tmp";
+}
 std::string removed_name(std::int64_t step) { return "." + checkpoint_name(step) + ".removed.tmp"; }
 std::string replaced_name(std::int64_t step) { return "." + checkpoint_name(step) + ".old"; }
+
+bool is_temporary_name(const std::string& name) {
+  static const std::regex kTemporary(R"(\.step_\d{8,}(\.removed|\.[0-9a-f]+-\d+)?\.tmp)");
+  return std::regex_match(name, kTemporary);
+}
 
 std::optional<std::int64_t> step_of(std::string_view name) {
   constexpr std::string_view kStart = "step_";

@@ -21,13 +21,18 @@ inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr std::uint64_t kMaxTextBytes = std::uint64_t{64} << 20;
 
 /// Names that no search for checkpoints takes for one.
-std::string unfinished_name(std::int64_t step);  ///< ".step_00001000.tmp": being written
-std::string removed_name(std::int64_t step);     ///< ".step_00001000.removed.tmp": being removed
+/// ".step_00001000.tmp", ".step_00001000.ID.tmp": being written.
+std::string unfinished_name(std::int64_t step, const std::string& id = {});
+std::string removed_name(std::int64_t step);  ///< ".step_00001000.removed.tmp": being removed
 /// ".step_00001000.old": whole, and the only one of its step where no new one has taken its place.
 std::string replaced_name(std::int64_t step);
 
 /// The step of a name that is exactly checkpoint_name() of it.
 std::optional<std::int64_t> step_of(std::string_view name);
+
+/// Whether a save or a removal that was cut off may have left it: unfinished_name() and
+/// removed_name().
+bool is_temporary_name(const std::string& name);
 
 /// Steps of all names in `folder` that are those of checkpoints, oldest first. Throws
 /// EnvironmentError: it cannot be read. Empty where it does not exist.

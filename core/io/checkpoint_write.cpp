@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 #include <span>
 
 #include "core/base/check.h"
@@ -7,92 +8,59 @@
 #include "core/base/sha256.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint_part.h"
 #include "core/io/checkpoint_state.h"
 #include "core/io/folder.h"
 #include "core/io/manifest.h"
 #include "core/io/output_file.h"
-#include "core/io/safetensors.h"
-#include "core/io/weights.h"
-#include "lockstep/weights.h"
 
 namespace lockstep::io {
 namespace fs = std::filesystem;
 namespace {
 
-/// Hashes a safetensors file while it is written, and has each tensor in the layout of files.
-class Recorder final : public WriteObserver {
- public:
-  /// `views` are those of `tensors`, as they are stored.
-  Recorder(const std::vector<CheckpointTensor>& tensors, const std::vector<TensorView>& views)
-      : tensors_(tensors), views_(views) {}
-
-  void make_bytes(const TensorView& view,
-                  const std::function<void(std::span<const std::byte>)>& put) override {
-    const CheckpointTensor& tensor = tensors_[std::size_t(&view - views_.data())];
-    for_file_layout(*tensor.parameter, tensor.stored, [&](std::span<const float> piece) {
-      put(std::as_bytes(piece));
-    });
-  }
-  void on_bytes(std::span<const std::byte> bytes) override {
-    hash_.update(bytes);
-    file_.bytes += bytes.size();
-  }
-  void on_header_end() override { end_part({}); }
-  void on_tensor_end(const TensorView& tensor) override { end_part(tensor.name); }
-
-  ManifestFile result() {
-    file_.sha256 = hash_.hex();
-    return std::move(file_);
-  }
-
- private:
-  void end_part(const std::string& tensor) {
-    file_.parts.push_back({tensor, file_.bytes, hash_.hex()});
-  }
-
-  const std::vector<CheckpointTensor>& tensors_;
-  const std::vector<TensorView>& views_;
-  Sha256 hash_;
-  ManifestFile file_;
-};
-
-ManifestFile write_tensors(const fs::path& path, const std::vector<CheckpointTensor>& tensors) {
-  std::vector<TensorView> views;
-  for (const CheckpointTensor& tensor : tensors) {
-    LOCKSTEP_ASSERT(tensor.parameter != nullptr && !tensor.name.empty());
-    const auto dims = tensor.parameter->file_layout.file.dims();
-    views.push_back(
-        {tensor.name, ElementType::f32, {dims.begin(), dims.end()}, std::as_bytes(tensor.stored)});
-  }
-  Recorder recorder(tensors, views);
-  write_safetensors(path, views, {{"format", "pt"}}, &recorder);
-  return recorder.result();
-}
-
-ManifestFile write_text(const fs::path& path, const std::string& text) {
-  write_file(path, text);
-  return {text.size(), sha256_of(text), {}};
-}
-
-void write_files(const fs::path& folder, const CheckpointContent& content) {
-  Manifest manifest;
-  manifest.step = content.state.step;
-  manifest.files[kModelFile] = write_tensors(folder / kModelFile, content.model);
-  manifest.files[kOptimizerFile] = write_tensors(folder / kOptimizerFile, content.optimizer);
-  if (!content.average.empty())
-    manifest.files[kAverageFile] = write_tensors(folder / kAverageFile, content.average);
-  std::map<std::string, std::string> texts = content.texts;
-  texts[kStateFile] = to_text(content.state);
-  for (const auto& [name, text] : texts) manifest.files[name] = write_text(folder / name, text);
-  const std::string manifest_text = to_text(manifest);
-  const std::size_t bytes = std::max(texts[kStateFile].size(), manifest_text.size());
+void write_manifest(const fs::path& folder, const Manifest& manifest) {
+  const std::string text = to_text(manifest);
+  const std::size_t bytes =
+      std::max<std::uint64_t>(manifest.files.at(kStateFile).bytes, text.size());
   LOCKSTEP_CHECK(bytes <= kMaxTextBytes,
                  DataError,
                  "{}: its description takes {} bytes, at most {} can be read back",
                  as_written(folder.string()),
                  bytes,
                  kMaxTextBytes);
-  write_file(folder / kManifestFile, manifest_text);
+  write_file(folder / kManifestFile, text);
+}
+
+void write_files(const fs::path& folder, const CheckpointContent& content, SaveProgress& progress) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  progress.set(SaveStage::writing);
+  Manifest manifest;
+  manifest.step = content.state.step;
+  const std::vector<TensorFile> files = tensor_files(folder, content);
+  std::vector<PlacedFile> outs;
+  for (const TensorFile& file : files) {
+    outs.push_back(PlacedFile::create(folder / file.name, file.layout.bytes));
+    outs.back().write_at(0, std::as_bytes(std::span(file.layout.header)));
+  }
+  const auto write_text = [&](const std::string& name, const std::string& text) {
+    write_file(folder / name, text);
+    manifest.files[name] = {text.size(), sha256_of(text), {}};
+  };
+  for (const auto& [name, text] : content.texts) write_text(name, text);
+  write_text(kStateFile, to_text(content.state));  // with which other ranks begin
+  TensorHashes hashes;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    write_own_tensors(files[i], outs[i], hashes[files[i].name], progress);
+    outs[i].finish();
+  }
+  progress.set(SaveStage::part_written);
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const CheckpointWriters& writers = content.writers;
+  collect_parts(folder, writers, std::max(writers.patience_s, 3 * seconds), progress, hashes);
+  for (const TensorFile& file : files)
+    manifest.files[file.name] = manifest_entry(file, hashes[file.name]);
+  write_manifest(folder, manifest);
 }
 
 void attempt(const auto& action) noexcept {
@@ -104,9 +72,8 @@ void attempt(const auto& action) noexcept {
 
 /// Gives `unfinished`, which is whole, its name. Whatever fails before the folder is synced is
 /// taken back.
-void put_in_place(const fs::path& folder, std::int64_t step) {
-  const fs::path target = folder / checkpoint_name(step),
-                 unfinished = folder / unfinished_name(step);
+void put_in_place(const fs::path& folder, const fs::path& unfinished, std::int64_t step) {
+  const fs::path target = folder / checkpoint_name(step);
   const fs::path replaced = folder / replaced_name(step);
   const bool replaces = name_exists(target);
   const bool exchanged = replaces && exchange_paths(unfinished, target);
@@ -133,8 +100,14 @@ void put_in_place(const fs::path& folder, std::int64_t step) {
   if (replaces) attempt([&] { remove_tree(exchanged ? unfinished : replaced); });
 }
 
+void remove_unfinished(const fs::path& folder) {
+  for (const std::string& name : names_in(folder))
+    if (is_temporary_name(name)) remove_tree(folder / name);
+}
+
 void check(const CheckpointContent& content) {
-  LOCKSTEP_ASSERT(content.state.step >= 0);
+  LOCKSTEP_ASSERT(content.state.step >= 0 && content.writers.rank == 0);
+  LOCKSTEP_ASSERT(content.writers.others.empty() || !content.writers.id.empty());
   for (const auto& [name, text] : content.texts)
     LOCKSTEP_ASSERT(is_file_name(name) && name != kModelFile && name != kOptimizerFile &&
                     name != kAverageFile && name != kStateFile);
@@ -142,22 +115,45 @@ void check(const CheckpointContent& content) {
 
 }  // namespace
 
-fs::path write_checkpoint(const fs::path& folder, const CheckpointContent& content) {
+fs::path write_checkpoint(const fs::path& folder,
+                          const CheckpointContent& content,
+                          SaveProgress* progress) {
   check(content);
+  SaveProgress own;
   const std::int64_t step = content.state.step;
-  const fs::path unfinished = folder / unfinished_name(step);
+  const fs::path unfinished = folder / unfinished_name(step, content.writers.id);
   create_folders(folder);
   remove_tree(unfinished);
+  // What earlier saves could not remove, as other ranks were still writing there.
+  if (!content.writers.others.empty()) attempt([&] { remove_unfinished(folder); });
   try {
     create_folder(unfinished);
-    write_files(unfinished, content);
+    write_files(unfinished, content, progress != nullptr ? *progress : own);
     sync_folder(unfinished);
-    put_in_place(folder, step);
+    put_in_place(folder, unfinished, step);
   } catch (...) {
     attempt([&] { remove_tree(unfinished); });
     throw;
   }
   return folder / checkpoint_name(step);
+}
+
+void write_checkpoint_part(const fs::path& folder,
+                           const CheckpointContent& content,
+                           SaveProgress& progress) {
+  const CheckpointWriters& writers = content.writers;
+  LOCKSTEP_ASSERT(writers.rank > 0 && !writers.id.empty());
+  const fs::path unfinished = folder / unfinished_name(content.state.step, writers.id);
+  const std::vector<TensorFile> files = tensor_files(unfinished, content);
+  wait_for_files(unfinished, progress);
+  TensorHashes hashes;
+  for (const TensorFile& file : files) {
+    if (std::ranges::none_of(*file.tensors, is_own)) continue;
+    PlacedFile out = PlacedFile::open(unfinished / file.name);
+    write_own_tensors(file, out, hashes[file.name], progress);
+    out.finish();
+  }
+  write_part(unfinished, writers.rank, hashes);
 }
 
 }  // namespace lockstep::io

@@ -46,6 +46,12 @@ CheckpointWriter::CheckpointWriter(std::filesystem::path folder, int keep)
 }
 
 CheckpointWriter::~CheckpointWriter() {
+  // The other ranks may have gone, or never begun: what failed there is not known here.
+  constexpr double kForever = 1e9;
+  if (progress_ != nullptr && !idle() &&
+      (!wait_for(SaveStage::writing, kGraceSeconds) ||
+       !wait_for(SaveStage::part_written, kForever) || !wait_for(SaveStage::over, kGraceSeconds)))
+    end_waiting("the run has ended while other ranks were saving");
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -60,11 +66,13 @@ bool CheckpointWriter::idle() const {
 }
 
 void CheckpointWriter::start(CheckpointContent content) {
+  auto progress = std::make_unique<SaveProgress>();
   {
     const std::lock_guard lock(mutex_);
     LOCKSTEP_ASSERT(!content_.has_value());
     results_.reserve(results_.size() + 1);  // so that the thread needs no memory to report
     content_ = std::move(content);
+    progress_ = std::move(progress);
   }
   changed_.notify_all();
 }
@@ -72,6 +80,15 @@ void CheckpointWriter::start(CheckpointContent content) {
 void CheckpointWriter::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !content_.has_value(); });
+}
+
+// Only start() replaces progress_, on the thread that calls these.
+bool CheckpointWriter::wait_for(SaveStage stage, double seconds) {
+  return progress_ == nullptr || progress_->wait_for(stage, seconds);
+}
+
+void CheckpointWriter::end_waiting(const std::string& reason, const std::string& hint) {
+  if (progress_ != nullptr) progress_->end_waiting(reason, hint);
 }
 
 std::vector<CheckpointResult> CheckpointWriter::take_results() {
@@ -88,23 +105,32 @@ void CheckpointWriter::work() {
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || content_.has_value(); });
     if (!content_.has_value()) return;
+    SaveProgress& progress = *progress_;
     lock.unlock();
-    CheckpointResult result = write(*content_);  // start() leaves it alone until it is empty
+    CheckpointResult result = write(*content_, progress);  // start() leaves both until it is empty
     lock.lock();
     results_.push_back(std::move(result));
+    progress.set(SaveStage::over);
     const auto done = std::exchange(content_, std::nullopt);
     changed_.notify_all();
   }
 }
 
-CheckpointResult CheckpointWriter::write(const CheckpointContent& content) const {
+CheckpointResult CheckpointWriter::write(const CheckpointContent& content,
+                                         SaveProgress& progress) const {
   CheckpointResult result;
   result.step = content.state.step;
+  result.id = content.writers.id;
   const auto start = std::chrono::steady_clock::now();
   bool whole = false;
   try {
     try {
-      result.path = write_checkpoint(folder_, content);
+      if (content.writers.rank > 0) {
+        write_checkpoint_part(folder_, content, progress);
+        whole = true;
+        return result;
+      }
+      result.path = write_checkpoint(folder_, content, &progress);
       whole = true;
       const CheckpointState& state = content.state;
       result.not_removed =

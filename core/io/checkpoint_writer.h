@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -9,12 +10,14 @@
 #include <vector>
 
 #include "core/io/checkpoint.h"
+#include "core/io/save_progress.h"
 
 namespace lockstep::io {
 
 /// What became of one save.
 struct CheckpointResult {
   std::int64_t step = 0;
+  std::string id;  ///< CheckpointWriters::id
   std::filesystem::path path;
   double seconds = 0;  ///< on the writer's thread
   std::string error;   ///< empty: it is whole
@@ -22,15 +25,16 @@ struct CheckpointResult {
   std::vector<std::string> not_removed;  ///< see remove_old_checkpoints()
 };
 
-/// Writes checkpoints one after the other on a thread of its own, and removes old ones after each
-/// that is whole. Called by one thread. Errors are results, never exceptions: a full disk must not
-/// end a training.
+/// Writes checkpoints one after the other on a thread of its own, on rank 0 whole ones, of which it
+/// removes old ones after each, on other ranks their parts. Called by one thread. Errors are
+/// results, never exceptions: a full disk must not end a training.
 class CheckpointWriter {
  public:
   /// Starts the thread. `keep` newest checkpoints stay.
   CheckpointWriter(std::filesystem::path folder, int keep);
-  /// Finishes the save that is under way.
+  /// Finishes the save that is under way, unless other ranks keep it waiting for kGraceSeconds.
   ~CheckpointWriter();
+  static constexpr double kGraceSeconds = 30;
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
@@ -41,19 +45,25 @@ class CheckpointWriter {
   void start(CheckpointContent content);
   /// Waits until idle().
   void wait();
+  /// Waits until the save that was last begun has come to `stage`, for `seconds` at most. Whether
+  /// it has; true where there is none.
+  bool wait_for(SaveStage stage, double seconds);
+  /// The save under way, if any, will not become whole: SaveProgress::end_waiting().
+  void end_waiting(const std::string& reason, const std::string& hint = {});
   /// What became of the saves that have ended since the last call, oldest first. Never blocks on
   /// the file system; allocates nothing where none has ended.
   std::vector<CheckpointResult> take_results();
 
  private:
   void work();
-  CheckpointResult write(const CheckpointContent& content) const;
+  CheckpointResult write(const CheckpointContent& content, SaveProgress& progress) const;
 
   std::filesystem::path folder_;
   int keep_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<CheckpointContent> content_;  // being written; empty: idle
+  std::unique_ptr<SaveProgress> progress_;    // of content_, or of the one before
   std::vector<CheckpointResult> results_;
   bool stop_ = false;
   std::thread thread_;

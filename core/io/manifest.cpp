@@ -7,7 +7,6 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
-#include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/strict_json.h"
 
@@ -30,7 +29,8 @@ std::string sealed(std::string body) {
 }
 
 ordered_json to_json(const ManifestFile& file) {
-  ordered_json object{{"bytes", file.bytes}, {"sha256", file.sha256}};
+  ordered_json object{{"bytes", file.bytes}};
+  if (!file.sha256.empty()) object["sha256"] = file.sha256;
   for (const ManifestPart& part : file.parts) {
     ordered_json entry = ordered_json::object();
     if (!part.tensor.empty()) entry["tensor"] = part.tensor;
@@ -41,13 +41,14 @@ ordered_json to_json(const ManifestFile& file) {
   return object;
 }
 
-void check_version(const std::string& file, std::string_view text) {
-  int version = kCheckpointVersion;
+int version_of(const std::string& file, std::string_view text) {
+  int version = 0;
   if (text.starts_with(kVersionPrefix)) {
     const char* first = text.data() + kVersionPrefix.size();
     std::from_chars(first, text.data() + text.size(), version);
   }
-  if (version <= kCheckpointVersion) return;
+  LOCKSTEP_CHECK(version > 0, DataError, "{}: has no valid version", as_written(file));
+  if (version <= kCheckpointVersion) return version;
   throw EnvironmentError(
       fmt::format("{}: written by a newer Lockstep: format version {}, this program "
                   "knows {}",
@@ -75,11 +76,12 @@ std::uint64_t whole(const json& object, const char* key, std::uint64_t most = UI
   return value.get<std::uint64_t>();
 }
 
-ManifestFile file_from_json(const json& object) {
+ManifestFile file_from_json(const json& object, int version) {
   ManifestFile file;
   file.bytes = whole(object, "bytes");
-  file.sha256 = object.at("sha256").get<std::string>();
-  if (!object.contains("parts")) return file;
+  const bool has_parts = object.contains("parts");
+  if (version == 1 || !has_parts) file.sha256 = object.at("sha256").get<std::string>();
+  if (!has_parts) return file;
   for (const json& part : object.at("parts"))
     file.parts.push_back({part.contains("tensor") ? part.at("tensor").get<std::string>() : "",
                           whole(part, "end"),
@@ -87,14 +89,15 @@ ManifestFile file_from_json(const json& object) {
   return file;
 }
 
-Manifest from_json(const std::string& file, std::string_view text) {
+Manifest from_json(const std::string& file, std::string_view text, int version) {
   constexpr int kMaxDepth = 5;  // {"files": {name: {"parts": [{"end": 1}]}}}
   const json object = parse_strict_json(text, file, kMaxDepth);
   try {
     Manifest manifest;
+    manifest.version = version;
     manifest.step = std::int64_t(whole(object, "step", INT64_MAX));
     for (const auto& [name, entry] : object.at("files").items())
-      manifest.files[name] = file_from_json(entry);
+      manifest.files[name] = file_from_json(entry, version);
     return manifest;
   } catch (const json::exception& error) {
     throw DataError(
@@ -121,6 +124,11 @@ void check_files(const std::string& file, const Manifest& manifest) {
                      as_written(name));
       end = part.end;
     }
+    LOCKSTEP_CHECK(!entry.sha256.empty() || end == entry.bytes,
+                   DataError,
+                   "{}: the parts of {} do not cover it",
+                   as_written(file),
+                   as_written(name));
   }
   for (const char* name : {kModelFile, kOptimizerFile, kStateFile})
     LOCKSTEP_CHECK(
@@ -138,14 +146,13 @@ std::string to_text(const Manifest& manifest) {
   ordered_json files = ordered_json::object();
   for (const auto& [name, file] : manifest.files) files[name] = to_json(file);
   const ordered_json body{
-      {"version", kCheckpointVersion}, {"step", manifest.step}, {"files", std::move(files)}};
+      {"version", manifest.version}, {"step", manifest.step}, {"files", std::move(files)}};
   return sealed(body.dump());
 }
 
 Manifest parse_manifest(const std::string& file, std::string_view text) {
   check_seal(file, text);
-  check_version(file, text);
-  const Manifest manifest = from_json(file, text);
+  const Manifest manifest = from_json(file, text, version_of(file, text));
   check_files(file, manifest);
   LOCKSTEP_CHECK(to_text(manifest) == text,
                  DataError,

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -111,30 +110,27 @@ struct TensorView {
 /// data have another size than type and shape say. Adds the name to `names`.
 void check_tensor(const std::string& file, const TensorView& tensor, std::set<std::string>& names);
 
-/// Sees the bytes of a safetensors file, in order, while they are written.
-class WriteObserver {
- public:
-  virtual ~WriteObserver() = default;
-  /// Hands the bytes to write for `tensor`, one of those that were passed, to `put` in order: as
-  /// many as it has. So they need not all be in memory at once.
-  virtual void make_bytes(const TensorView& tensor,
-                          const std::function<void(std::span<const std::byte>)>& put) {
-    put(tensor.data);
-  }
-  virtual void on_bytes(std::span<const std::byte> bytes) = 0;
-  /// The bytes seen so far end with the header, or with this tensor.
-  virtual void on_header_end() = 0;
-  virtual void on_tensor_end(const TensorView& tensor) = 0;
+/// Where everything lies in a safetensors file.
+struct SafetensorsLayout {
+  std::string header;                ///< all bytes before the data: the length, and the JSON
+  std::vector<TensorEntry> entries;  ///< in the order of their data, with offsets from the start
+  std::uint64_t bytes = 0;           ///< of the file
 };
 
+/// The layout of a file of `tensors`, of whose entries name, type and shape count: that which
+/// write_safetensors() writes. Throws DataError naming `file`: a name that repeats, is not UTF-8 or
+/// is "__metadata__", an impossible extent.
+SafetensorsLayout lay_out_safetensors(const std::string& file,
+                                      std::span<const TensorEntry> tensors,
+                                      const Metadata& metadata = {});
+
 /// Writes `tensors` to `path` and flushes them to the disk (fsync). Equal arguments give equal
-/// bytes. `observer` may be null. Wider element types come first, so that every tensor is aligned
-/// to its elements. Throws DataError: a name that repeats, is not UTF-8 or is "__metadata__", data
-/// of another size than type and shape say. Throws EnvironmentError: the file cannot be created or
-/// written; what was written of it is then removed.
+/// bytes. Wider element types come first, so that every tensor is aligned to its elements. Throws
+/// DataError: a name that repeats, is not UTF-8 or is "__metadata__", data of another size than
+/// type and shape say. Throws EnvironmentError: the file cannot be created or written; what was
+/// written of it is then removed.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const TensorView> tensors,
-                       const Metadata& metadata = {},
-                       WriteObserver* observer = nullptr);
+                       const Metadata& metadata = {});
 
 }  // namespace lockstep::io

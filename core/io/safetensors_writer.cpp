@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -13,22 +15,18 @@ namespace lockstep::io {
 namespace {
 
 constexpr std::size_t kHeaderAlignment = 8;  // of the data that follow
-/// Observers see bytes while they are still in the cache.
-constexpr std::size_t kWrittenAtOnceBytes = std::size_t{1} << 20;
 
+/// With its length before it. `tensors` have offsets from the first byte of the data.
 std::string header_of(const std::string& file,
-                      std::span<const TensorView* const> tensors,
+                      const std::vector<TensorEntry>& tensors,
                       const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
-  std::uint64_t offset = 0;
-  for (const TensorView* tensor : tensors) {
-    const std::uint64_t end = offset + tensor->data.size();
-    header[tensor->name] = {{"dtype", std::string(name_of(tensor->type))},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {offset, end}}};
-    offset = end;
-  }
+  for (const TensorEntry& tensor : tensors)
+    header[tensor.name] = {
+        {"dtype", std::string(name_of(tensor.type))},
+        {"shape", tensor.shape},
+        {"data_offsets", {tensor.offset_bytes, tensor.offset_bytes + tensor.bytes}}};
   std::string text;
   try {
     text = header.dump();
@@ -37,17 +35,14 @@ std::string header_of(const std::string& file,
         "{}: a name or metadata is not UTF-8: {}", as_written(file), as_written(error.what())));
   }
   text.append((kHeaderAlignment - text.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
-  return text;
+  const std::uint64_t bytes = text.size();
+  std::string length(sizeof bytes, '\0');
+  std::memcpy(length.data(), &bytes, sizeof bytes);
+  return length + text;
 }
 
-}  // namespace
-
-void check_tensor(const std::string& file, const TensorView& tensor, std::set<std::string>& names) {
-  LOCKSTEP_CHECK(tensor.name != "__metadata__" && names.insert(tensor.name).second,
-                 DataError,
-                 "{}: the name '{}' is taken",
-                 as_written(file),
-                 as_written(tensor.name));
+/// Bytes by type and shape.
+std::uint64_t bytes_of(const std::string& file, const TensorEntry& tensor) {
   std::uint64_t bytes = size_in_bytes(tensor.type);
   for (std::int64_t extent : tensor.shape)
     LOCKSTEP_CHECK(extent >= 0 && !__builtin_mul_overflow(bytes, std::uint64_t(extent), &bytes),
@@ -56,6 +51,23 @@ void check_tensor(const std::string& file, const TensorView& tensor, std::set<st
                    as_written(file),
                    as_written(tensor.name),
                    extent);
+  return bytes;
+}
+
+void take_name(const std::string& file, const std::string& name, std::set<std::string>& names) {
+  LOCKSTEP_CHECK(name != "__metadata__" && names.insert(name).second,
+                 DataError,
+                 "{}: the name '{}' is taken",
+                 as_written(file),
+                 as_written(name));
+}
+
+}  // namespace
+
+void check_tensor(const std::string& file, const TensorView& tensor, std::set<std::string>& names) {
+  take_name(file, tensor.name, names);
+  const std::uint64_t bytes =
+      bytes_of(file, {.name = tensor.name, .type = tensor.type, .shape = tensor.shape});
   LOCKSTEP_CHECK(bytes == tensor.data.size(),
                  DataError,
                  "{}: tensor '{}' needs {} bytes by its shape, got {}",
@@ -65,49 +77,43 @@ void check_tensor(const std::string& file, const TensorView& tensor, std::set<st
                  tensor.data.size());
 }
 
+SafetensorsLayout lay_out_safetensors(const std::string& file,
+                                      std::span<const TensorEntry> tensors,
+                                      const Metadata& metadata) {
+  SafetensorsLayout layout;
+  layout.entries.assign(tensors.begin(), tensors.end());
+  std::ranges::stable_sort(layout.entries, std::greater<>(), [](const TensorEntry& tensor) {
+    return size_in_bytes(tensor.type);
+  });
+  std::set<std::string> names;
+  for (TensorEntry& tensor : layout.entries) {
+    take_name(file, tensor.name, names);
+    tensor.bytes = bytes_of(file, tensor);
+    tensor.offset_bytes = layout.bytes;
+    layout.bytes += tensor.bytes;
+  }
+  layout.header = header_of(file, layout.entries, metadata);
+  for (TensorEntry& tensor : layout.entries) tensor.offset_bytes += layout.header.size();
+  layout.bytes += layout.header.size();
+  return layout;
+}
+
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const TensorView> tensors,
-                       const Metadata& metadata,
-                       WriteObserver* observer) {
+                       const Metadata& metadata) {
   const std::string file = path.string();
   std::set<std::string> names;
-  std::vector<const TensorView*> order;
+  std::map<std::string_view, std::span<const std::byte>> data;
+  std::vector<TensorEntry> entries;
   for (const TensorView& tensor : tensors) {
     check_tensor(file, tensor, names);
-    order.push_back(&tensor);
+    data[tensor.name] = tensor.data;
+    entries.push_back({.name = tensor.name, .type = tensor.type, .shape = tensor.shape});
   }
-  std::stable_sort(order.begin(), order.end(), [](const TensorView* a, const TensorView* b) {
-    return size_in_bytes(a->type) > size_in_bytes(b->type);
-  });
-  const std::string header = header_of(file, order, metadata);
-  const std::uint64_t header_bytes = header.size();
-
+  const SafetensorsLayout layout = lay_out_safetensors(file, entries, metadata);
   OutputFile out(path);
-  const auto put = [&](std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const auto chunk = bytes.first(std::min(bytes.size(), kWrittenAtOnceBytes));
-      out.write(chunk);
-      if (observer != nullptr) observer->on_bytes(chunk);
-      bytes = bytes.subspan(chunk.size());
-    }
-  };
-  put(std::as_bytes(std::span(&header_bytes, 1)));
-  put(std::as_bytes(std::span(header)));
-  if (observer != nullptr) observer->on_header_end();
-  for (const TensorView* tensor : order) {
-    if (observer == nullptr) {
-      put(tensor->data);
-      continue;
-    }
-    std::size_t left = tensor->data.size();
-    observer->make_bytes(*tensor, [&](std::span<const std::byte> bytes) {
-      LOCKSTEP_ASSERT(bytes.size() <= left);
-      left -= bytes.size();
-      put(bytes);
-    });
-    LOCKSTEP_ASSERT(left == 0);
-    observer->on_tensor_end(*tensor);
-  }
+  out.write(std::as_bytes(std::span(layout.header)));
+  for (const TensorEntry& tensor : layout.entries) out.write(data.at(tensor.name));
   out.finish();
 }
 

@@ -3,7 +3,20 @@
 
 #include <algorithm>
 
+#include "core/base/check.h"
+
 namespace lockstep {
+namespace {
+
+/// Empty, at the begin of `bucket`, where they do not meet.
+FlatRange overlap(const Bucket& bucket, const FlatRange& range) {
+  const std::int64_t begin = std::max(bucket.offset, range.offset);
+  const std::int64_t end = std::min(bucket.offset + bucket.elems, range.offset + range.elems);
+  if (end <= begin) return {.offset = bucket.offset, .elems = 0};
+  return {.offset = begin, .elems = end - begin};
+}
+
+}  // namespace
 
 OwnerExchange::OwnerExchange(Backend& backend,
                              Communicator& communicator,
@@ -17,7 +30,7 @@ OwnerExchange::OwnerExchange(Backend& backend,
       ranks_(communicator.size()),
       ownership_(space, rank_),
       blocks_(std::size_t(ranks_)),
-      none_(std::size_t(ranks_)) {
+      from_(std::size_t(ranks_)) {
   for (const Bucket& bucket : space.buckets)
     if (bucket.sharded) sharded_.push_back(bucket);
   communicator_.reserve_requests(int(std::max<std::size_t>(1, sharded_.size())));
@@ -120,28 +133,42 @@ void OwnerExchange::all_gather(double* values, std::span<const std::int64_t> cou
   communicator_.start_all_gather(reinterpret_cast<float*>(values), blocks_)->wait();
 }
 
-void OwnerExchange::collect(const float* owned, float* host) {
-  const auto copy = [&](std::int64_t offset, const float* from, std::int64_t elems) {
-    backend_.copy_to_host(host + offset, from, std::size_t(elems) * sizeof(float));
+void OwnerExchange::collect(const float* owned, std::span<const FlatRange> wanted, float* host) {
+  LOCKSTEP_ASSERT(std::ssize(wanted) == ranks_);
+  const FlatRange& own_wanted = wanted[std::size_t(rank_)];
+  /// `from` has what lies at `offset` of the flat space.
+  const auto copy = [&](std::int64_t offset, std::int64_t end, const float* from) {
+    if (end > offset)
+      backend_.copy_to_host(
+          host + (offset - own_wanted.offset), from, std::size_t(end - offset) * sizeof(float));
   };
   for (const Bucket& bucket : sharded_) {
     const Bucket own = owned_chunk(bucket, rank_, ranks_);
     const float* const own_part = owned + ownership_.within(own.offset, own.elems).front().local;
-    std::ranges::fill(blocks_, CommBlock{});
-    if (rank_ != 0) {
-      blocks_[0] = {0, own.elems};
-      communicator_.start_all_to_all(own_part, blocks_, nullptr, none_)->wait();
-      continue;
-    }
-    for (int r = 1; r < ranks_; ++r) blocks_[std::size_t(r)] = {r * own.elems, own.elems};
     float* const received = gradients_ + bucket.offset;
-    communicator_.start_all_to_all(own_part, none_, received, blocks_)->wait();
-    copy(bucket.offset, own_part, own.elems);
-    copy(bucket.offset + own.elems, received + own.elems, bucket.elems - own.elems);
+    for (int r = 0; r < ranks_; ++r) {
+      const bool is_own = r == rank_;
+      const FlatRange to = overlap(own, is_own ? FlatRange{} : wanted[std::size_t(r)]);
+      const FlatRange from =
+          overlap(owned_chunk(bucket, r, ranks_), is_own ? FlatRange{} : own_wanted);
+      blocks_[std::size_t(r)] = {to.offset - own.offset, to.elems};
+      from_[std::size_t(r)] = {from.offset - bucket.offset, from.elems};
+    }
+    communicator_.start_all_to_all(own_part, blocks_, received, from_)->wait();
+    const FlatRange all = overlap(bucket, own_wanted), mine = overlap(own, own_wanted);
+    const std::int64_t end = all.offset + all.elems, own_end = own.offset + own.elems;
+    copy(all.offset, std::min(end, own.offset), received + (all.offset - bucket.offset));
+    copy(mine.offset, mine.offset + mine.elems, own_part + (mine.offset - own.offset));
+    const std::int64_t rest = std::max(all.offset, own_end);
+    copy(rest, end, received + (rest - bucket.offset));
   }
-  if (rank_ != 0) return;
-  for (const OwnedStretch& stretch : ownership_.stretches())
-    if (stretch.everywhere) copy(stretch.offset, owned + stretch.local, stretch.elems);
+  for (const OwnedStretch& stretch : ownership_.stretches()) {
+    if (!stretch.everywhere) continue;
+    const FlatRange part = overlap({.offset = stretch.offset, .elems = stretch.elems}, own_wanted);
+    copy(part.offset,
+         part.offset + part.elems,
+         owned + stretch.local + (part.offset - stretch.offset));
+  }
 }
 
 }  // namespace lockstep

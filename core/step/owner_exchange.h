@@ -42,10 +42,10 @@ class OwnerExchange {
   /// values: [sum of counts] in device memory, in rank order; counts: [ranks]. Every rank has
   /// written its own.
   void all_gather(double* values, std::span<const std::int64_t> counts);
-  /// On rank 0: `host` ([FlatSpace::elems]) has what the ranks own, each in `owned`
-  /// ([Ownership::elems()], in device memory). On other ranks `host` is not looked at. Between
-  /// steps: overwrites gradients.
-  void collect(const float* owned, float* host);
+  /// `host` ([wanted[rank()].elems]) has the range wanted[rank()] of the flat space, of what the
+  /// ranks own, each in `owned` ([Ownership::elems()], in device memory). wanted: [ranks], the same
+  /// on all. Between steps: overwrites gradients.
+  void collect(const float* owned, std::span<const FlatRange> wanted, float* host);
 
   /// What this rank has sent since construction.
   SentBytes sent() const {
@@ -83,7 +83,7 @@ class OwnerExchange {
   Ownership ownership_;
   std::vector<Bucket> sharded_;
   std::vector<Message> messages_;         // of those that have bf16, in their order
-  std::vector<CommBlock> blocks_, none_;  // [ranks]
+  std::vector<CommBlock> blocks_, from_;  // [ranks]
   std::unique_ptr<DeviceBuffer> memory_;  // of messages under way; null: there are none
   std::vector<CommRequestPtr> requests_;
   std::vector<InFlight> in_flight_;  // Last: requests end before what they use.

@@ -39,33 +39,30 @@ void load(const std::string& file, const std::vector<Parameter>& wanted, Place p
 
 }  // namespace
 
-CheckpointFile file_of(const FlatArray& array) {
-  return array.name.empty()           ? File::model
-         : array.name == kAverageName ? File::average
-                                      : File::optimizer;
-}
-
-bool has(const FlatArray& array, const Parameter& parameter) {
-  if (file_of(array) != File::optimizer) return parameter.kind != ParameterKind::metric;
-  return parameter.kind == ParameterKind::trained && !parameter.frozen;
-}
-
-Snapshot::Snapshot(const SavedArrays& saved)
-    : saved_(saved), values_(bytes(saved.space, saved.arrays.size()) / sizeof(float)) {}
-
-std::size_t Snapshot::bytes(const FlatSpace& space, std::size_t arrays) {
-  return std::size_t(space.elems) * arrays * sizeof(float);
+Snapshot::Snapshot(const SavedArrays& saved, std::span<const FlatRange> parts, int rank)
+    : saved_(saved) {
+  const FlatRange& own = parts[std::size_t(rank)];
+  std::size_t place = 0;
+  for (const FlatArray& array : saved_.arrays) {
+    Copy copy{.range = copied_range(saved_, array, own), .place = place, .ranges = {}};
+    if (array.owned)
+      for (const FlatRange& part : parts) copy.ranges.push_back(copied_range(saved_, array, part));
+    place += std::size_t(copy.range.elems);
+    copies_.push_back(std::move(copy));
+  }
+  values_.resize(place);
 }
 
 void Snapshot::take(Position* position) {
-  const auto elems = std::size_t(saved_.space.elems);
   for (std::size_t a = 0; a < saved_.arrays.size(); ++a) {
     const FlatArray& array = saved_.arrays[a];
-    float* const host = values_.data() + a * elems;
+    const Copy& copy = copies_[a];
+    float* const host = values_.data() + copy.place;
     if (array.owned)
-      saved_.owners->collect(array.values, host);
-    else
-      saved_.backend.copy_to_host(host, array.values, elems * sizeof(float));
+      saved_.owners->collect(array.values, copy.ranges, host);
+    else if (copy.range.elems > 0)
+      saved_.backend.copy_to_host(
+          host, array.values + copy.range.offset, std::size_t(copy.range.elems) * sizeof(float));
     if (position) position->tick();
   }
 }
@@ -76,26 +73,22 @@ std::vector<io::CheckpointTensor> Snapshot::average() const { return tensors(Fil
 
 std::vector<io::CheckpointTensor> Snapshot::tensors(File file) const {
   std::vector<io::CheckpointTensor> result;
-  const auto elems = std::size_t(saved_.space.elems);
   for (std::size_t a = 0; a < saved_.arrays.size(); ++a) {
     const FlatArray& array = saved_.arrays[a];
     if (file_of(array) != file) continue;
+    const auto& [range, place, ranges] = copies_[a];
     for (std::size_t i = 0; i < saved_.graph.parameters().size(); ++i) {
       const Parameter& parameter = saved_.graph.parameters()[i];
       if (!has(array, parameter)) continue;
       const Segment& segment = saved_.space.of(int(i));
-      result.push_back({name_in_file(parameter, array),
-                        &parameter,
-                        std::span(values_).subspan(a * elems + std::size_t(segment.offset),
-                                                   std::size_t(segment.elems))});
+      std::span<const float> stored;
+      if (segment.offset >= range.offset && segment.offset < range.offset + range.elems)
+        stored = std::span(values_).subspan(place + std::size_t(segment.offset - range.offset),
+                                            std::size_t(segment.elems));
+      result.push_back({name_in_file(parameter, array), &parameter, stored});
     }
   }
   return result;
-}
-
-void send_owned(const SavedArrays& saved) {
-  for (const FlatArray& array : saved.arrays)
-    if (array.owned) saved.owners->collect(array.values, nullptr);
 }
 
 void restore(const SavedArrays& saved, const std::string& checkpoint) {

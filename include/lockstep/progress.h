@@ -38,6 +38,7 @@ class Progress : public TrainObserver {
   void on_step(const StepRecord& record) override;
   void on_evaluation(const EvaluationRecord& record) override;
   void on_checkpoint(const CheckpointRecord& record) override;
+  void on_single_writer(const std::string& why, std::uint64_t bytes) override;
   void on_slow_rank(const SlowRankRecord& record) override;
   void on_skip(const SkipRecord& record) override;
   void on_rollback(const RollbackRecord& record) override;

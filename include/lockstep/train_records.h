@@ -60,8 +60,8 @@ struct EvaluationRecord {
 struct CheckpointRecord {
   std::int64_t step = 0;  ///< steps done
   std::string path;
-  double seconds = 0;   ///< of writing, concurrently with training
-  double stall_ms = 0;  ///< that training stalled for the snapshot
+  double seconds = 0;  ///< of writing, concurrently with training, until all ranks' parts are there
+  double stall_ms = 0;  ///< that training stalled for the snapshot, on rank 0
   std::string error;    ///< empty: it is whole
   std::string hint;
   std::vector<std::string> not_removed;  ///< old ones that could not be removed, and why
@@ -232,6 +232,9 @@ class TrainObserver {
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
   virtual void on_checkpoint(const CheckpointRecord&) {}
+  /// At the start, where there are other ranks: rank 0 will write checkpoints alone, and holds
+  /// `bytes` for copies that ranks otherwise share.
+  virtual void on_single_writer(const std::string& /*why*/, std::uint64_t /*bytes*/) {}
   /// A rank has become slow; reported again only after it had recovered.
   virtual void on_slow_rank(const SlowRankRecord&) {}
   virtual void on_skip(const SkipRecord&) {}

@@ -98,15 +98,12 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
 MemoryTarget TrainingMemory::headroom_target() const {
   const MemoryHeadroom& least = *std::ranges::min_element(
       headrooms_, {}, [](const MemoryHeadroom& room) { return room.bytes.value_or(kUnlimited); });
-  MemoryTarget target = target_in(least);
-  target.snapshot_colocated_ranks = least.colocated_ranks;  // also where it is another host's
-  return target;
+  return target_in(least);
 }
 
 MemoryTarget TrainingMemory::target_in(const MemoryHeadroom& room) const {
   return {.bytes = room.bytes.value_or(kUnlimited),
           .host = request_.on_host,
-          .snapshot_colocated_ranks = room.with_first ? room.colocated_ranks : 0,
           .colocated_ranks = room.colocated_ranks};
 }
 

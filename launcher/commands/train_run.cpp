@@ -24,11 +24,11 @@
 #include "parallel/batch/fingerprint.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
+#include "parallel/comm/shared_folder.h"
 #include "parallel/replica/algorithm_file.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"
 #include "parallel/session/job_internals.h"
-#include "parallel/session/shared_folder.h"
 #include "parallel/session/stop_signals.h"
 
 namespace lockstep {

@@ -186,6 +186,13 @@ void Progress::on_checkpoint(const CheckpointRecord& record) {
                                    milliseconds(record.stall_ms)));
 }
 
+void Progress::on_single_writer(const std::string& why, std::uint64_t bytes) {
+  print_warning(fmt::format("rank 0 writes checkpoints alone, and holds {} for them: {}",
+                            format_bytes(double(bytes)),
+                            why),
+                0);
+}
+
 void Progress::on_slow_rank(const SlowRankRecord& record) {
   state_->console.line(slow_rank_line(record));
 }

@@ -176,7 +176,6 @@ std::optional<MemoryFix> with_ranks(Backend& device,
                                     MemoryTarget target,
                                     int ranks) {
   target.bytes = target.bytes * std::uint64_t(target.colocated_ranks) / std::uint64_t(ranks);
-  if (target.snapshot_colocated_ranks > 0) target.snapshot_colocated_ranks = ranks;
   request.ranks = request.ranks / target.colocated_ranks * ranks;
   request.options.accumulation = 0;  // it would be another global batch's
   target.colocated_ranks = ranks;
@@ -255,10 +254,7 @@ std::vector<OtherSetting> other_settings(Backend& device,
 }  // namespace
 
 std::uint64_t MemoryTarget::needed(const MemoryTable& table) const {
-  if (!host) return table.on_device() + more;
-  const std::uint64_t snapshot = table[MemoryCategory::snapshot].value_or(0);
-  const auto ranks = std::uint64_t(snapshot_colocated_ranks);
-  return table.planned() + more - snapshot + (ranks == 0 ? 0 : (snapshot + ranks - 1) / ranks);
+  return (host ? table.planned() : table.on_device()) + more;
 }
 
 std::string MemoryFix::flags() const {

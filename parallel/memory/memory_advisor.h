@@ -15,9 +15,6 @@ struct MemoryTarget {
   std::uint64_t bytes = 0;
   /// Host memory, in which snapshot and loader lie as well; otherwise on_device() alone counts.
   bool host = false;
-  /// Rank 0 alone holds the checkpoint snapshot: the ranks that share its memory in equal parts,
-  /// one of which is rank 0; 0: the target is another rank's.
-  int snapshot_colocated_ranks = 1;
   /// Ranks of a host among which its memory is divided: with fewer of them each has more.
   int colocated_ranks = 1;
   /// What the target's rank needs beyond the plan made here: its kernels may want more.

@@ -53,12 +53,10 @@ MemoryHeadroom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
   }
   if (free != kUnknownBytes) room.bytes = free / std::uint64_t(colocated_ranks);
   room.colocated_ranks = colocated_ranks;
-  room.with_first = card.place.is_shared_with(cards[0].place);
   room.total = card.total;
   if (card.own < room.bytes.value_or(kUnknownBytes)) {
     room.bytes = card.own;
     room.colocated_ranks = 1;
-    room.with_first = rank == 0;
     room.own_limit = true;
   }
   if (!room.bytes) return room;

@@ -22,7 +22,6 @@ struct MemoryHeadroom {
   int rank = 0;             ///< whose it is
   std::string host;         ///< its host
   int colocated_ranks = 1;  ///< ranks that its device's memory is shared by, in equal parts
-  bool with_first = true;   ///< rank 0 is one of them
   bool own_limit = false;   ///< a limit of that process alone is what leaves so little
 };
 

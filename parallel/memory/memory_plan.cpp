@@ -307,11 +307,11 @@ MemoryPlan plan_memory_of(Backend& device,
   plan.table[MemoryCategory::context] = context;
   plan.table[MemoryCategory::loader] = loader_bytes(request, batch);
   plan.table[MemoryCategory::image_decoding] = decoding_bytes(request.data, request.options, batch);
-  plan.table[MemoryCategory::snapshot] =
-      rank > 0 ? 0
-               : Checkpointing::memory_bytes(programs.space(),
-                                             1 + std::size_t(state_arrays(options.optimizer)) +
-                                                 std::size_t(options.ema.on()));
+  plan.table[MemoryCategory::snapshot] = Checkpointing::memory_bytes(
+      saved_arrays(
+          nothing, programs.graph(), programs.space(), buffers.parameters->as<float>(), parts),
+      request.ranks,
+      rank);
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), options, plan);
   count_hidden_matrices(

@@ -72,9 +72,8 @@ struct MemoryPlan {
 };
 
 /// `device` makes the kernels, and is asked for no memory; a GPU holds nothing that allocate()
-/// gave, which would count as `context`. `rank` matters little: rank 0 has the largest part, and
-/// alone the snapshot. Throws what a Replica's constructor throws, but for memory that is not
-/// there.
+/// gave, which would count as `context`. `rank` matters little: rank 0 has the largest part, of
+/// snapshots too. Throws what a Replica's constructor throws, but for memory that is not there.
 MemoryPlan plan_memory(Backend& device, const PlanRequest& request, int rank = 0);
 
 /// The same of rank 0, for searches: nothing where the batch cannot be planned so, or the plan is

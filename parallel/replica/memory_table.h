@@ -25,7 +25,7 @@ enum class MemoryCategory : std::uint8_t {
   workspace,      ///< arena: scratch of the operator at work
   input,          ///< arena: the micro-batch
   communication,  ///< buffers of the exchange, and steps' results on their way to the host
-  snapshot,       ///< host: copies of weights and state that a checkpoint is written from
+  snapshot,       ///< host: copies of this rank's part of weights and state, for checkpoints
   loader,         ///< host: micro-batches that are loaded ahead, and the order of samples
   image_decoding,  ///< host: what the loader's threads need to decode the largest images
   context,  ///< the program, its libraries and kernels: on a GPU their memory there, measured, see

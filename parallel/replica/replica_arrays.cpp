@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-SavedArrays ReplicaState::saved_arrays() {
-  SavedArrays saved{context.backend(),
-                    programs.graph(),
-                    programs.space(),
-                    {{"", programs.parameters()}},
-                    parts.owners.get()};
+SavedArrays saved_arrays(Backend& backend,
+                         const Graph& graph,
+                         const FlatSpace& space,
+                         float* parameters,
+                         ReplicaParts& parts) {
+  SavedArrays saved{backend, graph, space, {{"", parameters}}, parts.owners.get()};
   for (FlatArray& array : parts.optimizer.state_arrays()) saved.arrays.push_back(std::move(array));
   if (std::optional<FlatArray> array = parts.average.array())
     saved.arrays.push_back(std::move(*array));
@@ -24,6 +24,11 @@ void ReplicaState::gather_weights() {
   if (weights_are_whole_) return;
   parts.owners->gather_weights(programs.parameters());
   weights_are_whole_ = true;
+}
+
+SavedArrays ReplicaState::saved_arrays() {
+  return lockstep::saved_arrays(
+      context.backend(), programs.graph(), programs.space(), programs.parameters(), parts);
 }
 
 void ReplicaState::swap_average() {

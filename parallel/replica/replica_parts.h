@@ -12,6 +12,7 @@
 #include "core/step/matrix_exchange.h"
 #include "core/step/optimizer_step.h"
 #include "core/step/owner_exchange.h"
+#include "core/step/saved_arrays.h"
 #include "core/step/shard_norms.h"
 #include "core/step/step_params_upload.h"
 #include "core/step/step_status_ring.h"
@@ -85,6 +86,13 @@ struct ReplicaParts {
   /// that the optimizer wants.
   std::uint64_t communication_bytes() const;
 };
+
+/// The flat arrays of a replica that checkpoints save.
+SavedArrays saved_arrays(Backend& backend,
+                         const Graph& graph,
+                         const FlatSpace& space,
+                         float* parameters,
+                         ReplicaParts& parts);
 
 /// Ranks among which matrices are dealt where the optimizer is not sharded: those of a host, one
 /// without an optimizer that orthogonalizes.

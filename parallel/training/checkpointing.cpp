@@ -3,29 +3,55 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/ranges.h>
 #include <utility>
 
+#include "core/base/parameter_names.h"
+#include "core/step/saved_arrays.h"
 #include "core/step/stage_scope.h"
 
 namespace lockstep {
 namespace {
 
 constexpr double kUnknown = io::CheckpointState::kUnknown;
+constexpr double kForever = 1e9;  // seconds
+/// How long another rank looks for the files of a save before it asks rank 0 what became of it, and
+/// for the end of its own thread where that has nothing more to write.
+constexpr double kPatience = 5;  // seconds
+
+CheckpointOptions agreed(SaveAgreement& ranks, CheckpointOptions options) {
+  options.every_steps = ranks.from_first(options.every_steps);
+  options.every_seconds = ranks.from_first(options.every_seconds);
+  return options;
+}
 
 }  // namespace
 
-Checkpointing::Checkpointing(const CheckpointOptions& options,
+Checkpointing::Checkpointing(Communicator& ranks,
+                             const CheckpointOptions& options,
                              const SavedArrays& saved,
                              const io::CheckpointState& resumed,
                              std::vector<TrainObserver*> observers)
-    : options_(options),
-      snapshots_{Snapshot(saved), Snapshot(saved)},
+    : agreement_(ranks, options.folder),
+      parts_(agreement_.parts(saved)),
+      memory_bytes_(kSnapshots * copied_bytes(saved, parts_[std::size_t(ranks.rank())])),
+      snapshots_{Snapshot(saved, parts_, ranks.rank()), Snapshot(saved, parts_, ranks.rank())},
       observers_(std::move(observers)),
       writer_(options.folder, options.keep),
       best_val_loss_(resumed.best_val_loss),
-      best_step_(resumed.best_step) {}
+      best_step_(resumed.best_step) {
+  options_ = agreed(agreement_, options);
+  agreement_.on_failure([this](int rank, const SaveFailure& failure) {
+    if (writing_ && failure.save == written_)
+      writer_.end_waiting(fmt::format("rank {}: {}", rank, failure.error), failure.hint);
+  });
+}
 
 Checkpointing::~Checkpointing() = default;
+
+std::size_t Checkpointing::memory_bytes(const SavedArrays& saved, int ranks, int rank) {
+  return kSnapshots * copied_bytes(saved, snapshot_parts(saved, ranks)[std::size_t(rank)]);
+}
 
 bool Checkpointing::periodic() const {
   return options_.every_steps > 0 || options_.every_seconds > 0;
@@ -41,90 +67,139 @@ bool Checkpointing::due(std::int64_t step) {
 
 bool Checkpointing::is_best(double val_loss) const {
   double lowest = std::fmin(best_val_loss_, written_val_loss_);  // ignores what is unknown
-  if (waiting_) lowest = std::fmin(lowest, waiting_->state.best_val_loss);
+  if (waiting_) lowest = std::fmin(lowest, waiting_->content.state.best_val_loss);
   return !std::isnan(val_loss) && !(val_loss >= lowest);
 }
 
 bool Checkpointing::after_step(std::int64_t step, double val_loss, const StateFunction& state) {
   if (!periodic()) return false;
   if (writing_) tell_results();
-  const bool best = is_best(val_loss);
-  if (!due(step) && !best) return false;
-  if (waits_for_previous_saves_) wait();
-  if (best) {
-    waiting_ = take(step, val_loss, state);  // in the place of a best one that is none any more
-    const bool taken = waiting_.has_value();
-    if (taken && !writing_) start(*std::exchange(waiting_, std::nullopt));
-    return taken;
+  bool wanted = false, best = false;
+  if (leads()) {
+    best = is_best(val_loss);
+    wanted = due(step) || best;
   }
-  if (writing_) return false;
-  auto content = take(step, kUnknown, state);
-  if (!content) return false;
-  start(std::move(*content));
-  return true;
+  const bool asked = agreement_.take_asked();
+  const bool scheduled = options_.every_steps > 0 && step % options_.every_steps == 0;
+  const bool meets = agreement_.alone() ? wanted : asked || scheduled || !std::isnan(val_loss);
+  agreement_.ask(wanted && !meets && !writing_);
+  return meets && meet(step, best ? val_loss : kUnknown, wanted, state);
 }
 
 bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
-  wait();
-  if (whole_step_ == step) return true;
-  auto content = take(step, kUnknown, state);
-  if (!content) return false;
-  start(std::move(*content));
-  writer_.wait();
-  tell_results();
-  return whole_step_ == step;
-}
-
-void Checkpointing::wait() {
-  if (!writing_) return;
-  const StageScope stage(position_, RunStage::saving);
-  while (writing_) {
-    writer_.wait();
-    tell_results();
-  }
-}
-
-void Checkpointing::resolve() {
-  wait();
-  due_ = false;
-  whole_step_ = -1;
+  wait_together();
+  if (meet(step, kUnknown, whole_step_ != step, state)) wait_together();
+  return agreement_.from_first(whole_step_ == step);
 }
 
 bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
   return !periodic() || save_now(step, state);
 }
 
-std::optional<io::CheckpointContent> Checkpointing::take(std::int64_t step,
-                                                         double val_loss,
-                                                         const StateFunction& state) {
+void Checkpointing::resolve() {
+  wait_together();
+  due_ = false;
+  whole_step_ = -1;
+}
+
+Checkpointing::Offer Checkpointing::standing() const {
+  // Those between were replaced before they had begun.
+  return {.started = written_,
+          .over = writing_ ? written_ - 1 : number_,
+          .waiting = waiting_ ? waiting_->number : 0};
+}
+
+bool Checkpointing::meet(std::int64_t step,
+                         double best_val_loss,
+                         bool wanted,
+                         const StateFunction& state) {
   const StageScope stage(position_, RunStage::saving);
-  const auto begin = Clock::now();
-  std::optional<io::CheckpointState> now = state();
-  if (!now) return std::nullopt;
-  Snapshot& snapshot = snapshots_[std::size_t(free_snapshot_)];
-  if (tell_) tell_();
+  for (;;) {
+    const auto begin = Clock::now();
+    std::optional<io::CheckpointState> now;
+    Offer offer = standing();
+    if (leads() && wanted) {
+      const bool may_take = !writing_ || !std::isnan(best_val_loss);
+      if (writing_ && waits_for_previous_saves_)
+        offer.what = Offer::What::wait;
+      else if (may_take && (now = state()))
+        offer = {.what = Offer::What::take, .started = offer.started, .over = offer.over};
+    }
+    offer = agreement_.from_first(offer);
+    if (offer.what == Offer::What::nothing) return false;
+    if (offer.what == Offer::What::take) {
+      if (!std::isnan(best_val_loss)) waiting_.reset();  // a best one that is none any more
+      const auto place = follow(offer) ? free_snapshot() : std::nullopt;
+      return take(step, best_val_loss, std::move(now), place, begin);
+    }
+    wait_together();
+  }
+}
+
+bool Checkpointing::take(std::int64_t step,
+                         double best_val_loss,
+                         std::optional<io::CheckpointState> state,
+                         std::optional<std::size_t> place,
+                         Clock::time_point begin) {
+  const bool best = !std::isnan(best_val_loss);
+  due_ = false;
+  last_save_ = Clock::now();
+  if (!agreement_.alone())
+    if (const std::vector<int> busy = agreement_.ranks_without(place.has_value()); !busy.empty()) {
+      report_busy(step, busy);
+      return false;
+    }
+  Snapshot& snapshot = snapshots_[place.value()];
+  if (before_) before_();
   snapshot.take(position_);
   if (check_) check_();
-  io::CheckpointContent content{
-      std::move(*now), snapshot.model(), snapshot.optimizer(), snapshot.average(), options_.texts};
-  const bool best = !std::isnan(val_loss);
-  content.state.best_val_loss = best ? val_loss : best_val_loss_;
-  content.state.best_step = best ? step : best_step_;
-  due_ = false;
+  Save save{.number = ++number_,
+            .snapshot = *place,
+            .content = {.writers = agreement_.writers(parts_, number_),
+                        .state = {},
+                        .model = snapshot.model(),
+                        .optimizer = snapshot.optimizer(),
+                        .average = snapshot.average(),
+                        .texts = {}}};
+  io::CheckpointContent& content = save.content;
+  if (leads()) {
+    content.state = std::move(state).value();
+    content.state.best_val_loss = best ? best_val_loss : best_val_loss_;
+    content.state.best_step = best ? step : best_step_;
+    content.texts = options_.texts;
+  }
+  content.state.step = step;
+  add_stall(step, begin);
+  if (!leads() && parts_[std::size_t(agreement_.rank())].elems == 0) return true;
+  if (writing_)
+    waiting_ = std::move(save);
+  else
+    start(std::move(save));
+  return true;
+}
+
+std::optional<std::size_t> Checkpointing::free_snapshot() const {
+  for (std::size_t i = 0; i < kSnapshots; ++i)
+    if (!(writing_ && written_snapshot_ == i) && !(waiting_ && waiting_->snapshot == i)) return i;
+  return std::nullopt;
+}
+
+void Checkpointing::add_stall(std::int64_t step, Clock::time_point begin) {
   last_save_ = Clock::now();
   const double seconds = std::chrono::duration<double>(last_save_ - begin).count();
   stall_seconds_ += seconds;
   longest_stall_ms_ = std::max(longest_stall_ms_, seconds * 1e3);
-  stall_ms_[step] = seconds * 1e3;
-  return content;
+  if (leads()) stall_ms_[step] = seconds * 1e3;
 }
 
-void Checkpointing::start(io::CheckpointContent content) {
-  const io::CheckpointState& state = content.state;
+void Checkpointing::start(Save save) {
+  const io::CheckpointState& state = save.content.state;
   written_val_loss_ = state.best_step == state.step ? state.best_val_loss : kUnknown;
-  writer_.start(std::move(content));
+  written_ = save.number;
+  ended_ = false;
+  written_snapshot_ = save.snapshot;
+  writer_.start(std::move(save.content));
   writing_ = true;
-  free_snapshot_ = 1 - free_snapshot_;
 }
 
 void Checkpointing::tell_results() {
@@ -137,20 +212,78 @@ void Checkpointing::tell_results() {
         best_val_loss_ = written_val_loss_;
         best_step_ = result.step;
       }
+    } else if (!leads() && !ended_) {
+      agreement_.add_failure({written_, std::move(result.error), std::move(result.hint)});
     }
     written_val_loss_ = kUnknown;
-    const CheckpointRecord record{.step = result.step,
-                                  .path = result.path.string(),
-                                  .seconds = result.seconds,
-                                  .stall_ms = stall_ms_[result.step],
-                                  .error = std::move(result.error),
-                                  .hint = std::move(result.hint),
-                                  .not_removed = std::move(result.not_removed)};
+    if (!leads()) continue;
+    tell({.step = result.step,
+          .path = result.path.string(),
+          .seconds = result.seconds,
+          .stall_ms = stall_ms_[result.step],
+          .error = std::move(result.error),
+          .hint = std::move(result.hint),
+          .not_removed = std::move(result.not_removed)});
     stall_ms_.erase(result.step);
-    const StageScope stage(observers_.empty() ? nullptr : position_, RunStage::saving);
-    for (TrainObserver* observer : observers_) observer->on_checkpoint(record);
   }
-  if (!writing_ && waiting_) start(*std::exchange(waiting_, std::nullopt));
+  if (!writing_ && waiting_) {
+    Save save = std::move(*waiting_);
+    waiting_.reset();
+    start(std::move(save));
+  }
+}
+
+void Checkpointing::tell(const CheckpointRecord& record) {
+  const StageScope stage(observers_.empty() ? nullptr : position_, RunStage::saving);
+  for (TrainObserver* observer : observers_) observer->on_checkpoint(record);
+}
+
+void Checkpointing::report_busy(std::int64_t step, const std::vector<int>& busy) {
+  if (!leads()) return;
+  CheckpointRecord record;
+  record.step = step;
+  record.error = fmt::format("{}: rank{} {} {} still writing an earlier one",
+                             as_written(options_.folder),
+                             busy.size() == 1 ? "" : "s",
+                             fmt::join(busy, ", "),
+                             busy.size() == 1 ? "is" : "are");
+  record.hint = "look at the file system as these ranks' hosts see it";
+  tell(record);
+}
+
+bool Checkpointing::follow(const Offer& offer) {
+  if (leads()) return true;
+  const auto is_stale = [&](std::int64_t number) {
+    return number <= offer.over || (number > offer.started && number != offer.waiting);
+  };
+  if (waiting_ && is_stale(waiting_->number)) waiting_.reset();
+  if (!writing_) return true;
+  if (is_stale(written_)) {
+    ended_ = true;
+    writer_.end_waiting("the save has ended");
+    if (!writer_.wait_for(io::SaveStage::over, kPatience)) return false;
+  }
+  tell_results();
+  return true;
+}
+
+void Checkpointing::wait_together() {
+  if (agreement_.alone() && !writing_) return;
+  const StageScope stage(position_, RunStage::saving);
+  while (true) {
+    const Offer now = agreement_.from_first(standing());
+    (void)follow(now);
+    if (!agreement_.from_first(writing_)) return;
+    if (writing_ && written_ == now.started) {
+      if (writer_.wait_for(io::SaveStage::writing, leads() ? kForever : kPatience))
+        writer_.wait_for(leads() ? io::SaveStage::part_written : io::SaveStage::over, kForever);
+      if (!leads()) tell_results();
+    }
+    agreement_.exchange_failures();
+    if (!leads()) continue;
+    writer_.wait();
+    tell_results();
+  }
 }
 
 }  // namespace lockstep

@@ -32,22 +32,25 @@ TrainingRun::TrainingRun(const Parts& parts)
   if (p_.data.validation)
     evaluation_.emplace(p_.context, p_.replica, p_.options, p_.data.validation);
   if (p_.options.on_spike == OnSpike::rollback) watch_.emplace();
-  agreement_.emplace(p_.context.host_communicator(),
-                     p_.options.stop,
-                     std::vector<MessagePart*>{&replica_check_, &straggler_watch_});
-  if (!p_.options.checkpoint.folder.empty() && p_.context.rank() == 0)
-    checkpointing_.emplace(p_.options.checkpoint,
-                           inside_.saved_arrays(),
-                           p_.start ? p_.start->state : io::CheckpointState{},
-                           p_.observers);
+  make_checkpointing();
+  std::vector<MessagePart*> message{&replica_check_, &straggler_watch_};
+  if (checkpointing_) message.push_back(&checkpointing_->message());
+  agreement_.emplace(p_.context.host_communicator(), p_.options.stop, std::move(message));
   return_free_memory();  // initial weights were made on the heap
-  if (!checkpointing_) return;
+}
+
+void TrainingRun::make_checkpointing() {
+  Communicator& ranks = p_.context.host_communicator();
+  bool saves = !p_.options.checkpoint.folder.empty();
+  ranks.broadcast(&saves, sizeof saves, 0);
+  if (!saves) return;
+  checkpointing_.emplace(ranks,
+                         p_.options.checkpoint,
+                         inside_.saved_arrays(),
+                         p_.start ? p_.start->state : io::CheckpointState{},
+                         p_.observers);
   checkpointing_->set_position(p_.context.position());
-  if (copies_are_collective())
-    checkpointing_->before_copies([this] {
-      tell_copy(true);
-      inside_.gather_weights();
-    });
+  checkpointing_->before_copies([this] { inside_.gather_weights(); });
   checkpointing_->check_copies([this] { p_.replica.require_healthy(); });
   if (watch_) checkpointing_->wait_for_previous_saves();
 }
@@ -156,6 +159,9 @@ void TrainingRun::tell_start() {
     for (TrainObserver* observer : p_.observers) observer->on_initial_weights(*report);
   for (TrainObserver* observer : p_.observers)
     observer->on_start(p_.start ? &p_.start->record : nullptr);
+  if (!checkpointing_ || checkpointing_->why_one_writer().empty()) return;
+  for (TrainObserver* observer : p_.observers)
+    observer->on_single_writer(checkpointing_->why_one_writer(), checkpointing_->memory_bytes());
 }
 
 void TrainingRun::train_one_step() {
@@ -253,45 +259,16 @@ void TrainingRun::collect_skipped() {
 }
 
 void TrainingRun::save_when_due() {
-  const CheckpointOptions& asked = p_.options.checkpoint;
-  if (summary_.stopped || (asked.every_steps == 0 && asked.every_seconds == 0)) return;
-  if (!checkpointing_) return send_if_told();
+  if (summary_.stopped || !checkpointing_) return;
   const StepLog::Stall stall(*log_, TimePart::checkpoint);
   if (checkpointing_->after_step(
           done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_))
     inside_.device_timer.skip_work();
-  tell_no_copy();
 }
 
-/// Rank 0's clock, and whether its last save is complete, decide when a save is due.
-bool TrainingRun::copies_are_collective() const {
-  return !p_.options.checkpoint.folder.empty() && inside_.parts.owners != nullptr;
-}
-
-void TrainingRun::tell_copy(bool copies) {
-  told_copy_ = copies;
-  p_.context.host_communicator().broadcast(&copies, sizeof copies, 0);
-}
-
-void TrainingRun::tell_no_copy() {
-  if (copies_are_collective() && !told_copy_) tell_copy(false);
-  told_copy_ = false;
-}
-
-void TrainingRun::send_if_told() {
-  if (!copies_are_collective()) return;
-  const StageScope stage(&p_.context.position(), RunStage::saving);
-  bool copies = false;
-  p_.context.host_communicator().broadcast(&copies, sizeof copies, 0);
-  if (!copies) return;
-  inside_.gather_weights();
-  send_owned(inside_.saved_arrays());
-  inside_.device_timer.skip_work();
-}
-
-/// Rank 0 alone waits here, as it alone saves. It must not save the weights after a bad step,
-/// which are those before it; but that step's result stays with the replica, for all ranks to meet
-/// in take().
+/// Of rank 0, which decides whether there is a save. It must not be one of the weights after a bad
+/// step, which are those before it; but that step's result stays with the replica, for all ranks to
+/// meet in take().
 std::optional<io::CheckpointState> TrainingRun::state() const {
   const StepResult& newest = p_.replica.newest_result();
   io::CheckpointState state;

@@ -86,14 +86,7 @@ class TrainingRun {
   void evaluate();
   void collect_skipped();
   void save_when_due();
-  /// Whether a copy of the weights for a checkpoint takes all ranks: the optimizer is sharded. Rank
-  /// 0 then tells the others, at each place where it may save one, whether it does.
-  bool copies_are_collective() const;
-  void tell_copy(bool copies);
-  /// After such a place on rank 0: it has not saved one, unless tell_copy() was called there.
-  void tell_no_copy();
-  /// Such a place on the other ranks.
-  void send_if_told();
+  void make_checkpointing();
   std::optional<io::CheckpointState> state() const;
 
   // training_run_end.cpp
@@ -121,10 +114,9 @@ class TrainingRun {
   StragglerWatch straggler_watch_;
   NoiseWatch noise_watch_;
   std::optional<data::Loader> loader_;
-  std::optional<Evaluation> evaluation_;  // where there is validation data
+  std::optional<Evaluation> evaluation_;        // where there is validation data
+  std::optional<Checkpointing> checkpointing_;  // where there is a folder
   std::optional<StopAgreement> agreement_;
-  std::optional<Checkpointing> checkpointing_;  // on rank 0
-  bool told_copy_ = false;
   std::optional<StepLog> log_;
   const Checkpointing::StateFunction state_ = [this] { return state(); };
   TrainSummary summary_;

@@ -163,32 +163,24 @@ void TrainingRun::tell_noise_scale() {
 
 MemoryTable TrainingRun::memory_table() const {
   MemoryTable table = inside_.memory();
-  const SavedArrays saved = inside_.saved_arrays();
   table[MemoryCategory::loader] =
       loader_->memory_bytes() + requests_.memory_bytes() + summary_.evaluation_loader_bytes;
   table[MemoryCategory::image_decoding] = decoding_bytes(p_.data, p_.options, p_.replica.batch());
-  table[MemoryCategory::snapshot] =
-      checkpointing_ ? Checkpointing::memory_bytes(saved.space, saved.arrays.size()) : 0;
+  table[MemoryCategory::snapshot] = checkpointing_ ? checkpointing_->memory_bytes() : 0;
   return table;
 }
 
-/// After the last collective of training, so that no rank waits for the file system inside one. Two
-/// exceptions: a stopped run has to end with one exit code on all ranks, and only then is it known;
-/// and of a sharded optimizer rank 0 collects the state once its save before is complete.
+/// After the last collective of training, so that no rank waits for the file system inside one.
 void TrainingRun::save_at_end() {
+  if (!checkpointing_) return;
   TrainSummary& s = summary_;
-  if (!checkpointing_) send_if_told();
-  if (checkpointing_) {
-    p_.context.position().enter(RunStage::saving);
-    s.saved = s.stopped ? checkpointing_->save_now(done_, state_)
-                        : checkpointing_->save_last(done_, state_);
-    tell_no_copy();
-    s.checkpoints = checkpointing_->saves();
-    s.checkpoint_stall_ms = checkpointing_->longest_stall_ms();
-    s.checkpoint_stall_share = checkpointing_->stall_seconds() / log_->process_seconds();
-    p_.context.position().enter(RunStage::end);
-  }
-  if (s.stopped) p_.context.communicator().broadcast(&s.saved, sizeof s.saved, 0);
+  p_.context.position().enter(RunStage::saving);
+  s.saved = s.stopped ? checkpointing_->save_now(done_, state_)
+                      : checkpointing_->save_last(done_, state_);
+  s.checkpoints = checkpointing_->saves();
+  s.checkpoint_stall_ms = checkpointing_->longest_stall_ms();
+  s.checkpoint_stall_share = checkpointing_->stall_seconds() / log_->process_seconds();
+  p_.context.position().enter(RunStage::end);
 }
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
  *
  *   FAIL_CALLS  comma-separated groups: malloc (and calloc, realloc, aligned ones), or names of
  *               read, write, open, fsync, rename, mmap, close (their relatives included; io stands
- *               for these seven), mkdir, unlink (rmdir, remove), truncate, link, stat, dir
+ *               for these seven), mkdir, unlink (rmdir, remove), truncate (fallocate), link, stat, dir
  *               (opendir, readdir)
  *   FAIL_AT     the number of the call that fails, from 1, counted over all groups named; 0: none
  *   FAIL_FOR    how many calls fail from there on (default 1; 0: all)

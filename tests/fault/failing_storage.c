@@ -170,6 +170,14 @@ int ftruncate64(int fd, off64_t bytes) {
   if (fails_on(TRUNCATE, fd)) return -1;
   CALL("ftruncate64", int, (int, off64_t), fd, bytes);
 }
+int fallocate(int fd, int mode, off_t from, off_t bytes) {
+  if (fails_on(TRUNCATE, fd)) return -1;
+  CALL("fallocate", int, (int, int, off_t, off_t), fd, mode, from, bytes);
+}
+int fallocate64(int fd, int mode, off64_t from, off64_t bytes) {
+  if (fails_on(TRUNCATE, fd)) return -1;
+  CALL("fallocate64", int, (int, int, off64_t, off64_t), fd, mode, from, bytes);
+}
 int truncate(const char* path, off_t bytes) {
   if (fails_at_path(TRUNCATE, path)) return -1;
   CALL("truncate", int, (const char*, off_t), path, bytes);

@@ -8,7 +8,7 @@ from time import monotonic
 
 from played_run import Run, send
 from rows_of_ranks import DEAD, ENDLESS, STEPS, play, trains, watched
-from verdict import Verdict, fatal, look_at_end, survived
+from verdict import T, Verdict, fatal, look_at_end, survived
 
 
 def shim(theatre, calls, at, count=1, within="/checkpoints", number=None):
@@ -101,32 +101,44 @@ def goes_on(theatre, verdict, run, ranks, what="the run that goes on"):
     return after
 
 
-def dies_while_saving(theatre, ranks, random):
-    moment, begin = random.uniform(0, 0.01), []
+def hit_while_saving(what):
+    """A rank, any of those that write, is killed or stopped in the midst of a save."""
+    number = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}[what]
 
-    def act(run):
-        folder = run.folder / "run/checkpoints"
-        names = [p.name for p in folder.glob("*")] if folder.exists() else []
-        writing = [n for n in names if len(n) != len("step_00000001")]
-        if len(run.ranks) < ranks or len(names) == len(writing) or not writing:
-            return False
-        begin.append(monotonic())
-        while monotonic() < begin[0] + moment:
-            pass
-        run.begin_fault()
-        send(run.ranks[0], signal.SIGKILL)
-        return True
+    def variant(theatre, ranks, random):
+        victim = random.randrange(ranks)
+        moment, begin = random.uniform(0, 0.01), []
 
-    # Ever new checkpoints, so that one is always being written.
-    run = play(theatre, ranks, None, f"--steps={ENDLESS}", "--checkpoint-every=1", acts=[act])
-    verdict = fatal(theatre, run, "killed", ranks, rank=0, codes=DEAD, bound_s=2)
-    verdict.expect(verdict.checkpoint, "no checkpoint is left")
-    again = Run(theatre.train(ranks, *watched("--resume=auto", f"--steps={ENDLESS}",
-                                              f"--checkpoint-every={ENDLESS}", "--eval-every=0",
-                                              "--resume-override")), run.folder,
-                acts=[lambda r: trains(r, ranks) and stop(r)])
-    verdict.expect(again.code in (0, 75), f"resume: exit code {again.code}: {again.text()[-300:]}")
-    return verdict
+        def act(run):
+            folder = run.folder / "run/checkpoints"
+            names = [p.name for p in folder.glob("*")] if folder.exists() else []
+            writing = [n for n in names if len(n) != len("step_00000001")]
+            if len(run.ranks) < ranks or len(names) == len(writing) or not writing:
+                return False
+            begin.append(monotonic())
+            while monotonic() < begin[0] + moment:
+                pass
+            run.begin_fault()
+            if what == "stopped":
+                run.excused = {victim}
+            send(run.ranks[victim], number)
+            return True
+
+        # Ever new checkpoints, so that one is always being written.
+        run = play(theatre, ranks, None, f"--steps={ENDLESS}", "--checkpoint-every=1", acts=[act])
+        verdict = fatal(theatre, run, what, ranks, rank=victim,
+                        codes=DEAD if what == "killed" else (5,),
+                        bound_s=2 if what == "killed" else T + 1)
+        verdict.expect(verdict.checkpoint, "no checkpoint is left")
+        again = Run(theatre.train(ranks, *watched("--resume=auto", f"--steps={ENDLESS}",
+                                                  f"--checkpoint-every={ENDLESS}", "--eval-every=0",
+                                                  "--resume-override")), run.folder,
+                    acts=[lambda r: trains(r, ranks) and stop(r)])
+        verdict.expect(again.code in (0, 75), f"resume: exit code {again.code}: "
+                       f"{again.text()[-300:]}")
+        no_leftover_files(verdict, again)
+        return verdict
+    return what, variant
 
 
 def stop(run):
@@ -307,7 +319,7 @@ ROWS = [
     (13, "disk full, I/O error", [("1 MB", small_disk), failing("fsync"), failing("rename"),
                                   ("full for good", full_for_good), failing("write"),
                                   failing("open"), failing("close")]),
-    (14, "crash while saving", [("killed", dies_while_saving)]),
+    (14, "crash while saving", [hit_while_saving("killed"), hit_while_saving("stopped")]),
     (15, "damaged checkpoint", [damaged("truncated"), damaged("bit flipped")]),
     (16, "SIGTERM, SIGUSR1", [signalled("SIGTERM", "launcher", "training"),
                               signalled("SIGUSR1", "one rank", "training"),

@@ -48,7 +48,7 @@ WAYS = {
     "link": ERROR | FULL | KILLED,
     "mkdir": ERROR | FULL | KILLED,
     "unlink": ERROR | KILLED,
-    "truncate": ERROR | INTERRUPTED,
+    "truncate": ERROR | FULL | INTERRUPTED,
     "stat": ERROR,
     "dir": ERROR,
     "mmap": ERROR,

@@ -55,6 +55,8 @@ Signature signature_of(std::int64_t number) {
     case SYS_write:
     case SYS_writev:
     case SYS_pwrite64:
+    case SYS_fallocate:
+    case SYS_ftruncate:
     case SYS_fsync:
     case SYS_fdatasync:
     case SYS_close:

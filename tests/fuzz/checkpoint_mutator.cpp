@@ -18,11 +18,13 @@ const std::vector<std::string_view> kCheckpointWords = words_of(
     "open_accuracy skipped_steps skipped_in_row left_out rollbacks loss_mean loss_variance "
     "loss_count rollback_base inf -inf a.momentum_buffer");
 
-/// A part that ends at the header's end and one at the file's, with the sums of what is before.
-Json parts_of(const std::string& content, Random& random) {
+/// A part that ends at the header's end and one at the file's, with the sums of what is before
+/// (version 1), or of each.
+Json parts_of(const std::string& content, bool version_1, Random& random) {
   const std::uint64_t middle = random.below(content.size() + 1);
+  const std::string rest = version_1 ? content : content.substr(middle);
   return {{{"end", middle}, {"sha256", sha256_of(std::string_view(content).substr(0, middle))}},
-          {{"tensor", "a"}, {"end", content.size()}, {"sha256", sha256_of(content)}}};
+          {{"tensor", "a"}, {"end", content.size()}, {"sha256", sha256_of(rest)}}};
 }
 
 /// The manifest with what its files are now.
@@ -32,9 +34,10 @@ void put_files_right(Json& manifest, const CheckpointFiles& files, Random& rando
   for (auto& [name, entry] : manifest["files"].items()) {
     const auto found = files.find(name);
     if (found == files.end() || !entry.is_object()) continue;
+    const bool version_1 = manifest.contains("version") && manifest["version"] == 1;
     entry["bytes"] = found->second.size();
-    entry["sha256"] = sha256_of(found->second);
-    if (entry.contains("parts")) entry["parts"] = parts_of(found->second, random);
+    if (entry.contains("parts")) entry["parts"] = parts_of(found->second, version_1, random);
+    if (version_1 || !entry.contains("parts")) entry["sha256"] = sha256_of(found->second);
   }
 }
 

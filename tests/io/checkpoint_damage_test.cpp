@@ -126,7 +126,7 @@ TEST_F(CheckpointDamage, FurtherFilesAreIgnored) {
 /// No damage: to go back before it would lose what the newer program has done.
 TEST_F(CheckpointDamage, NewerVersionIsNotPassedOver) {
   for (const std::string body :
-       {R"({"version":2,"files":"of another kind"})", R"({"version":2, not even JSON})"}) {
+       {R"({"version":3,"files":"of another kind"})", R"({"version":3, not even JSON})"}) {
     std::ofstream(newer_ / "manifest.json")
         << body.substr(0, body.size() - 1) << R"(,"sha256":")" << sha256_of(body) << "\"}";
     std::vector<std::string> skipped_checkpoints;
@@ -135,11 +135,11 @@ TEST_F(CheckpointDamage, NewerVersionIsNotPassedOver) {
       ADD_FAILURE() << "the older one was taken";
     } catch (const EnvironmentError& error) {
       EXPECT_THAT(error.what(),
-                  HasSubstr("manifest.json: written by a newer Lockstep: format version 2, this "
-                            "program knows 1"));
+                  HasSubstr("manifest.json: written by a newer Lockstep: format version 3, this "
+                            "program knows 2"));
     }
   }
-  std::ofstream(newer_ / "manifest.json") << R"({"version":2)";
+  std::ofstream(newer_ / "manifest.json") << R"({"version":3)";
   expect_older_taken("it is not as it was written");
 }
 
@@ -171,7 +171,11 @@ TEST_F(CheckpointDamage, SealedLies) {
   lie.files["model.safetensors"].parts.back().end = ~std::uint64_t{0};
   EXPECT_THAT(complain(lie), HasSubstr("not in order"));
   lie = honest;
+  lie.files["model.safetensors"].parts.pop_back();
+  EXPECT_THAT(complain(lie), HasSubstr("the parts of model.safetensors do not cover it"));
+  lie = honest;
   lie.files["model.safetensors"].bytes = std::uint64_t{1} << 62;
+  lie.files["model.safetensors"].parts.back().end = std::uint64_t{1} << 62;
   EXPECT_THAT(complain(lie), HasSubstr("model.safetensors: has"));
   lie = honest;
   lie.step = 3;

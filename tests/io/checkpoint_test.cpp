@@ -2,6 +2,7 @@
 #include "core/io/checkpoint.h"
 
 #include <cmath>
+#include <fmt/format.h>
 #include <fstream>
 #include <limits>
 #include <sys/stat.h>
@@ -142,21 +143,62 @@ TEST_F(Checkpoint, MalformedStateNamesFileAndKey) {
   }
 }
 
+/// Of `bytes` of a file from `begin` on.
+std::string sha256sum(const fs::path& file, std::uint64_t begin, std::uint64_t bytes) {
+  const std::string command =
+      fmt::format("tail -c +{} '{}' | head -c {} | sha256sum", begin + 1, file.string(), bytes);
+  FILE* pipe = ::popen(command.c_str(), "r");
+  char digest[65] = {};
+  EXPECT_EQ(std::fread(digest, 1, 64, pipe), 64u);
+  ::pclose(pipe);
+  return digest;
+}
+
 TEST_F(Checkpoint, ManifestHasTheDigestsOfSha256sum) {
   const fs::path path = save(5);
   const Manifest manifest = parse_manifest("manifest.json", content_of(path / "manifest.json"));
   EXPECT_EQ(manifest.step, 5);
+  EXPECT_EQ(manifest.version, 2);
   EXPECT_EQ(manifest.files.size(), 4u);
   for (const auto& [name, file] : manifest.files) {
     EXPECT_EQ(file.bytes, fs::file_size(path / name));
-    FILE* pipe = ::popen(("sha256sum '" + (path / name).string() + "'").c_str(), "r");
-    ASSERT_NE(pipe, nullptr);
-    char digest[65] = {};
-    EXPECT_EQ(std::fread(digest, 1, 64, pipe), 64u);
-    ::pclose(pipe);
-    EXPECT_EQ(file.sha256, digest) << name;
+    EXPECT_EQ(file.parts.empty(), !name.ends_with(".safetensors")) << name;
+    if (file.parts.empty()) {
+      EXPECT_EQ(file.sha256, sha256sum(path / name, 0, file.bytes)) << name;
+    }
+    std::uint64_t begin = 0;
+    for (const ManifestPart& part : file.parts) {
+      EXPECT_EQ(part.sha256, sha256sum(path / name, begin, part.end - begin)) << part.tensor;
+      begin = part.end;
+    }
   }
   EXPECT_EQ(checkpoint_digest(path), sha256_of(content_of(path / "manifest.json")));
+}
+
+/// The manifest that builds before version 2 wrote: SHA-256 of the files, and of all bytes up to
+/// the end of each tensor.
+void make_version_1(const fs::path& checkpoint) {
+  Manifest manifest = parse_manifest("m", content_of(checkpoint / "manifest.json"));
+  manifest.version = 1;
+  for (auto& [name, file] : manifest.files) {
+    file.sha256 = sha256sum(checkpoint / name, 0, file.bytes);
+    for (ManifestPart& part : file.parts) part.sha256 = sha256sum(checkpoint / name, 0, part.end);
+  }
+  std::ofstream(checkpoint / "manifest.json") << to_text(manifest);
+}
+
+TEST_F(Checkpoint, Version1IsRead) {
+  const fs::path path = save(5);
+  make_version_1(path);
+  EXPECT_THAT(content_of(path / "manifest.json"), ::testing::StartsWith("{\"version\":1,"));
+  EXPECT_EQ(SmallCheckpoint(5).difference(path), "");
+  const fs::path file = path / "model.safetensors";
+  std::string bytes = content_of(file);
+  bytes[SafetensorsReader(file).entry("fc.weight").offset_bytes] ^= 1;
+  std::ofstream(file, std::ios::binary) << bytes;
+  EXPECT_THAT(complaint(path), HasSubstr("tensor 'fc.weight' is damaged"));
+  std::ofstream(path / "config.toml") << "step = 6\n";
+  EXPECT_THAT(complaint(path), HasSubstr("config.toml: is damaged"));
 }
 
 TEST_F(Checkpoint, EqualContentGivesEqualBytes) {
@@ -291,6 +333,7 @@ TEST_F(Checkpoint, TemporariesAreRemovedAndNothingElse) {
   save(2);
   fs::create_directories(folder_ / ".step_00000003.tmp" / "below");
   fs::create_directory(folder_ / ".step_00000001.removed.tmp");
+  fs::create_directory(folder_ / ".step_00000007.00ff00ff00ff00ff-12.tmp");
   fs::copy(folder_ / "step_00000001", folder_ / ".step_00000001.old");
   fs::rename(folder_ / "step_00000002", folder_ / ".step_00000002.old");
   std::ofstream(folder_ / ".hidden") << "mine";

@@ -13,6 +13,7 @@
 #include "core/io/safetensors.h"
 #include "core/nn/trace.h"
 #include "lockstep/zoo.h"
+#include "parallel/comm/self_communicator.h"
 #include "tests/support/null_backend.h"
 
 namespace lockstep {
@@ -42,6 +43,7 @@ class CheckpointingTest : public ::testing::Test, public TrainObserver {
 
   void begin(int keep, std::int64_t every_steps) {
     saving_ = std::make_unique<Checkpointing>(
+        alone_,
         CheckpointOptions{.folder = folder_, .every_steps = every_steps, .keep = keep},
         SavedArrays{backend_, graph_, space_, {{"", values_.data()}}},
         io::CheckpointState{},
@@ -69,6 +71,7 @@ class CheckpointingTest : public ::testing::Test, public TrainObserver {
                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
   const fs::path folder_ = root_ / "checkpoints";
   testing::NullBackend backend_;
+  SelfCommunicator alone_;
   Graph graph_;
   FlatSpace space_;
   std::vector<float> values_;

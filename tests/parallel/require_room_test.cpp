@@ -75,8 +75,7 @@ TEST(RequireRoom, ComparesEachRanksOwnNeed) {
   const MemoryTable table = table_of(request_with(3));
   const std::uint64_t less = table_of(request_with(0)).planned();
   ASSERT_LT(less, table.planned());
-  const std::uint64_t needed =
-      table.planned() - (ranks() > 1 ? *table[MemoryCategory::snapshot] : 0);
+  const std::uint64_t needed = table.planned();
   EXPECT_EQ(message(is_last() ? needed : kPlenty, request), "");
   EXPECT_THAT(message(is_last() ? needed - 1 : kPlenty, request, ranks() - 1),
               HasSubstr(fmt::format("({} bytes) of a rank, 1 B more than the headroom", needed)));
@@ -84,14 +83,12 @@ TEST(RequireRoom, ComparesEachRanksOwnNeed) {
 
 /// Which need not be the rank that has least.
 TEST(RequireRoom, NamesTheRankThatLacksMost) {
-  const PlanRequest request = request_with(0);
-  const MemoryTable table = table_of(request);
-  const std::uint64_t snapshot = *table[MemoryCategory::snapshot];
-  const std::uint64_t others = table.planned() - snapshot;
-  ASSERT_GT(snapshot, 1u);
-  EXPECT_EQ(message(own_rank() == 0 ? table.planned() : others, request), "");
-  EXPECT_THAT(message(own_rank() == 0 ? others + snapshot / 2 : others, request, 0),
-              HasSubstr("on rank 0 of"));
+  const PlanRequest own = request_with(own_rank() == 0 ? 3 : 0);
+  const std::uint64_t most = table_of(request_with(3)).planned();
+  const std::uint64_t others = table_of(request_with(0)).planned();
+  ASSERT_LT(others + 1, most);
+  EXPECT_EQ(message(own_rank() == 0 ? most : others, own), "");
+  EXPECT_THAT(message(own_rank() == 0 ? others + 1 : others, own, 0), HasSubstr("on rank 0 of"));
 }
 
 TEST(RequireRoom, APlanThatExceedsTheLimitOnOneRankStopsAll) {

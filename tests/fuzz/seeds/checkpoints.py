@@ -94,8 +94,12 @@ def write_manifest() -> None:
         body = {"version": version, "step": step, "files": files} | more
         put("manifest", name, sealed(json.dumps(body, separators=(",", ":"))))
 
+    tensors = {name: {"bytes": 3, "parts": parts} for name in ("model.safetensors", "optimizer.safetensors")}
     seed("whole")
-    seed("newer", version=2)
+    seed("whole_2", version=2, files=files | tensors)
+    seed("parts_too_short", version=2, files=files | tensors | {"x": {"bytes": 4, "parts": parts}})
+    seed("sum_of_parts", version=2)
+    seed("newer", version=3)
     seed("version_too_large", version=10**30)
     seed("step_too_large", step=1e300)
     seed("step_negative", step=-1)
@@ -162,16 +166,23 @@ def write_checkpoint() -> None:
         ends = [{"end": 8, "sha256": digest(content[:8])}, {"tensor": "a", "end": len(content), "sha256": digest(content)}]
         return {"bytes": len(content), "sha256": digest(content)} | ({"parts": ends} if parts else {})
 
-    def seed(name, state=state, step=1000, **changes):
+    def entry_2(content: bytes, parts: bool) -> dict:
+        ends = [{"end": 8, "sha256": digest(content[:8])}, {"tensor": "a", "end": len(content), "sha256": digest(content[8:])}]
+        return {"bytes": len(content)} | ({"parts": ends} if parts else {"sha256": digest(content)})
+
+    def seed(name, state=state, step=1000, version=1, **changes):
         files = {"config.toml": b"steps = 2\n", "model.safetensors": model, "optimizer.safetensors": model,
                  "state.json": json.dumps(state, separators=(",", ":")).encode()}
-        listed = {name: entry(content, name.endswith(".safetensors")) for name, content in files.items()}
-        files["manifest.json"] = sealed(json.dumps({"version": 1, "step": step, "files": listed}, separators=(",", ":"))).encode()
+        describe = entry if version == 1 else entry_2
+        listed = {name: describe(content, name.endswith(".safetensors")) for name, content in files.items()}
+        files["manifest.json"] = sealed(json.dumps({"version": version, "step": step, "files": listed}, separators=(",", ":"))).encode()
         files |= changes.get("files", {})
         put("checkpoint", name, b"".join(b"%%" + name.encode() + b"\n" + content for name, content in files.items()
                                          if content is not None))
 
     seed("whole")
+    seed("whole_2", version=2)
+    seed("rotten_2", version=2, files={"optimizer.safetensors": model[:-1] + b"x"})
     seed("faults", state | FAULTS)
     seed("other_step", state | {"step": 7}, step=7)
     seed("steps_differ", state | {"step": 7})

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/training/save_agreement.h"
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "core/exec/gather_records.h"
+#include "core/step/saved_arrays.h"
+#include "parallel/comm/collective_strings.h"
+#include "parallel/comm/shared_folder.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+
+std::string to_text(const std::vector<SaveFailure>& failures) {
+  json list = json::array();
+  for (const SaveFailure& failure : failures)
+    list.push_back({{"save", failure.save}, {"error", failure.error}, {"hint", failure.hint}});
+  return list.dump(-1, ' ', false, json::error_handler_t::replace);  // paths need not be UTF-8
+}
+
+}  // namespace
+
+SaveAgreement::SaveAgreement(Communicator& ranks, const std::string& folder) : ranks_(ranks) {
+  if (alone()) return;
+  std::random_device random;
+  token_ = from_first((std::uint64_t(random()) << 32) | random());
+  const auto sight = look_for_shared_folder(ranks, folder);
+  if (!sight)
+    why_one_ = fmt::format("it cannot write a file near {}", folder);
+  else if (!sight->blind.empty())
+    why_one_ = fmt::format("{} do{} not see its folder {} on {}",
+                           fmt::join(sight->blind, ", "),
+                           sight->blind.size() == 1 ? "es" : "",
+                           folder,
+                           sight->host);
+}
+
+std::vector<FlatRange> SaveAgreement::parts(const SavedArrays& saved) const {
+  std::vector<FlatRange> parts = snapshot_parts(saved, why_one_.empty() ? ranks_.size() : 1);
+  parts.resize(std::size_t(ranks_.size()), {.offset = saved.space.elems, .elems = 0});
+  return parts;
+}
+
+io::CheckpointWriters SaveAgreement::writers(std::span<const FlatRange> parts,
+                                             std::int64_t number) const {
+  io::CheckpointWriters writers{.rank = rank(), .others = {}, .id = {}};
+  for (std::size_t r = 1; r < parts.size(); ++r)
+    if (parts[r].elems > 0) writers.others.push_back(int(r));
+  if (!writers.others.empty()) writers.id = fmt::format("{:016x}-{}", token_, number);
+  return writers;
+}
+
+std::vector<int> SaveAgreement::ranks_without(bool own) {
+  std::vector<int> without;
+  const std::vector<char> all = gather_records(ranks_, char(own ? 1 : 0));
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r] == 0) without.push_back(int(r));
+  return without;
+}
+
+void SaveAgreement::exchange_failures() {
+  if (alone()) return;
+  const std::vector<std::string> texts = gather_strings(ranks_, to_text(failures_));
+  failures_.clear();
+  if (!leads() || !on_failure_) return;
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    for (const json& failure : json::parse(texts[r]))
+      on_failure_(int(r), {failure.at("save"), failure.at("error"), failure.at("hint")});
+}
+
+void SaveAgreement::write(float* own) {
+  own[0] = asks_ ? 1.0f : 0.0f;
+  own[1] = failures_.empty() ? 0.0f : 1.0f;
+}
+
+void SaveAgreement::read(const RankParts& parts) {
+  asked_ |= parts.of(0)[0] != 0;
+  bool failed = false;
+  for (int r = 0; r < parts.ranks(); ++r) failed |= parts.of(r)[1] != 0;
+  if (failed) exchange_failures();
+}
+
+}  // namespace lockstep
