@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/step/snapshot.h"
+#include "core/step/saved/snapshot.h"
 #include "lockstep/rank_context.h"
 #include "parallel/comm/stop_agreement.h"
 

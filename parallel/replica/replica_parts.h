@@ -12,7 +12,7 @@
 #include "core/step/matrix_exchange.h"
 #include "core/step/optimizer_step.h"
 #include "core/step/owner_exchange.h"
-#include "core/step/saved_arrays.h"
+#include "core/step/saved/saved_arrays.h"
 #include "core/step/shard_norms.h"
 #include "core/step/step_params_upload.h"
 #include "core/step/step_status_ring.h"

@@ -15,7 +15,7 @@
 #include "core/profile/profiler.h"
 #include "core/profile/range_marker.h"
 #include "core/step/device_timer.h"
-#include "core/step/snapshot.h"
+#include "core/step/saved/snapshot.h"
 #include "core/step/step_graphs.h"
 #include "lockstep/builder.h"
 #include "lockstep/loader.h"

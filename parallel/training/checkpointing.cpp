@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/parameter_names.h"
-#include "core/step/saved_arrays.h"
+#include "core/step/saved/saved_arrays.h"
 #include "core/step/stage_scope.h"
 
 namespace lockstep {

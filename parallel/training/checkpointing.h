@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/io/checkpoint_writer.h"
-#include "core/step/snapshot.h"
+#include "core/step/saved/snapshot.h"
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"
 #include "parallel/training/save_agreement.h"

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "core/exec/gather_records.h"
-#include "core/step/saved_arrays.h"
+#include "core/step/saved/saved_arrays.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/shared_folder.h"
 

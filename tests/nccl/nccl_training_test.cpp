@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/step/snapshot.h"
+#include "core/step/saved/snapshot.h"
 #include "lockstep/replica.h"
 #include "lockstep/sources.h"
 #include "lockstep/trainer.h"

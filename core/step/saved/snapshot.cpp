@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/step/snapshot.h"
+#include "core/step/saved/snapshot.h"
 
 #include <map>
 

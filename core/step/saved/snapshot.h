@@ -7,7 +7,7 @@
 
 #include "core/exec/position.h"
 #include "core/io/checkpoint.h"
-#include "core/step/saved_arrays.h"
+#include "core/step/saved/saved_arrays.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/step/saved_arrays.h"
+#include "core/step/saved/saved_arrays.h"
 
 #include <algorithm>
 #include <numeric>
