@@ -90,7 +90,7 @@ std::vector<TensorFile> tensor_files(const fs::path& folder, const CheckpointCon
 void write_own_tensors(const TensorFile& file,
                        PlacedFile& out,
                        std::map<std::string, std::string>& hashes,
-                       const SaveProgress& progress) {
+                       SaveProgress& progress) {
   for (std::size_t i = 0; i < file.tensors->size(); ++i) {
     const CheckpointTensor& tensor = (*file.tensors)[i];
     if (!is_own(tensor)) continue;
@@ -102,6 +102,7 @@ void write_own_tensors(const TensorFile& file,
         const auto chunk = std::as_bytes(piece.first(std::min(piece.size(), kWrittenAtOnce)));
         out.write_at(offset, chunk);
         hash.update(chunk);
+        progress.add_bytes(chunk.size());
         offset += chunk.size();
         piece = piece.subspan(chunk.size() / sizeof(float));
       }
@@ -168,7 +169,11 @@ void collect_parts(const fs::path& unfinished,
 }
 
 void wait_for_files(const fs::path& unfinished, SaveProgress& progress) {
-  for (Pauses pauses; !holds(names_in(unfinished), kStateFile);) pauses.sleep(progress);
+  const fs::path folder = unfinished.parent_path();
+  const std::string name = unfinished.filename().string();
+  Pauses pauses;
+  while (!holds(names_in(folder), name) || !holds(names_in(unfinished), kStateFile))
+    pauses.sleep(progress);
   progress.set(SaveStage::writing);
 }
 

@@ -24,8 +24,9 @@
 /// So what lies under the final name was written and synced by all, and no rank writes into it any
 /// more. A rank that comes late finds no folder: it creates no file but its part's, and no two
 /// saves have the same temporary name. What fails on a rank it tells rank 0 by other means
-/// (Checkpointing), as a full disk takes no file. Names are looked for by listing the folder: of
-/// network file systems that is what sees changes of other hosts soonest.
+/// (Checkpointing), as a full disk takes no file. Names are looked for by listing a folder that is
+/// there, as a client of a network file system asks the server again when it opens one, while it
+/// remembers for long that a name was not there.
 namespace lockstep::io {
 
 /// SHA-256 of tensors, as files have them: by file and tensor.
@@ -50,7 +51,7 @@ bool is_own(const CheckpointTensor& tensor);
 void write_own_tensors(const TensorFile& file,
                        PlacedFile& out,
                        std::map<std::string, std::string>& hashes,
-                       const SaveProgress& progress);
+                       SaveProgress& progress);
 
 /// What the manifest says of `file`. Throws DataError: a tensor has no hash, as no rank wrote it.
 ManifestFile manifest_entry(const TensorFile& file,

@@ -162,7 +162,7 @@ void read_open_means(const Fields& fields, CheckpointState& state) {
 }
 
 void add_early_stop(const CheckpointState& state, ordered_json& object) {
-  if (state.lowest_val_step < 0) return;
+  if (state.lowest_val_step < 0 && state.validations_since_lowest == 0) return;
   object["lowest_val_loss"] = real_to_json(state.lowest_val_loss);
   object["lowest_val_step"] = state.lowest_val_step;
   object["validations_since_lowest"] = state.validations_since_lowest;
@@ -171,7 +171,7 @@ void add_early_stop(const CheckpointState& state, ordered_json& object) {
 void read_early_stop(const Fields& fields, CheckpointState& state) {
   if (!fields.has("lowest_val_step")) return;
   state.lowest_val_loss = fields.real("lowest_val_loss");
-  state.lowest_val_step = fields.whole("lowest_val_step", 0);
+  state.lowest_val_step = fields.whole("lowest_val_step", -1);
   state.validations_since_lowest = fields.whole("validations_since_lowest", 0);
 }
 

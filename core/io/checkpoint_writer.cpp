@@ -120,7 +120,6 @@ CheckpointResult CheckpointWriter::write(const CheckpointContent& content,
                                          SaveProgress& progress) const {
   CheckpointResult result;
   result.step = content.state.step;
-  result.id = content.writers.id;
   const auto start = std::chrono::steady_clock::now();
   bool whole = false;
   try {

@@ -17,7 +17,6 @@ namespace lockstep::io {
 /// What became of one save.
 struct CheckpointResult {
   std::int64_t step = 0;
-  std::string id;  ///< CheckpointWriters::id
   std::filesystem::path path;
   double seconds = 0;  ///< on the writer's thread
   std::string error;   ///< empty: it is whole
@@ -48,6 +47,8 @@ class CheckpointWriter {
   /// Waits until the save that was last begun has come to `stage`, for `seconds` at most. Whether
   /// it has; true where there is none.
   bool wait_for(SaveStage stage, double seconds);
+  /// Bytes that the save that was last begun has written.
+  std::uint64_t bytes_written() const { return progress_ == nullptr ? 0 : progress_->bytes(); }
   /// The save under way, if any, will not become whole: SaveProgress::end_waiting().
   void end_waiting(const std::string& reason, const std::string& hint = {});
   /// What became of the saves that have ended since the last call, oldest first. Never blocks on

@@ -102,8 +102,8 @@ void OwnerExchange::start_message(const Message& message, const float* weights, 
   const WeightBlock& own = message.plan.blocks[std::size_t(rank_)];
   backend_.pack_weights(weights, own.pieces, entry.memory);
   bytes_sent_ += std::uint64_t(own.units) * sizeof(std::uint16_t) * std::uint64_t(ranks_ - 1);
-  entry.message = &message;
   entry.request = communicator_.start_all_gather(reinterpret_cast<float*>(entry.memory), blocks_);
+  entry.message = &message;
 }
 
 void OwnerExchange::finish_message(InFlight& entry, float* weights) {
@@ -112,6 +112,21 @@ void OwnerExchange::finish_message(InFlight& entry, float* weights) {
   entry.request.reset();
   backend_.unpack_weights(entry.memory, entry.message->received, weights);
   entry.message = nullptr;
+}
+
+bool OwnerExchange::in_flight() const {
+  return !requests_.empty() || std::ranges::any_of(in_flight_, [](const InFlight& entry) {
+    return entry.request != nullptr;
+  });
+}
+
+void OwnerExchange::undo(const SentBytes& sent) {
+  bytes_sent_ = sent.all;
+  requests_.clear();
+  for (InFlight& entry : in_flight_) {
+    entry.request.reset();
+    entry.message = nullptr;
+  }
 }
 
 void OwnerExchange::warm_up() {

@@ -53,7 +53,9 @@ class OwnerExchange {
     return {bytes_sent_, bytes_sent_ / std::uint64_t(ranks_ - 1) * others};
   }
   /// What was asked for since it was `sent` was not done.
-  void undo(const SentBytes& sent) { bytes_sent_ = sent.all; }
+  void undo(const SentBytes& sent);
+  /// Whether an exception has left messages under way, which peers still write.
+  bool in_flight() const;
   /// Of messages.
   std::size_t bytes() const { return memory_ ? memory_->bytes() : 0; }
 

@@ -153,8 +153,9 @@ struct TrainOptions {
   std::int64_t log_every = 50;   ///< steps between two StepRecords, and one at the end; 0: none
   std::int64_t eval_every = -1;  ///< steps between two validations, and one at the end; 0: none;
                                  ///< -1: after every epoch
-  /// Ends the run after so many validations in a row without a lower validation loss; 0: never. Its
-  /// weights are then those of the last step; checkpoints keep those of the lowest loss.
+  /// Ends the run after so many validations in a row without a lower validation loss, of the
+  /// weights themselves where there is an average; 0: never. Its weights are then those of the last
+  /// step; a run that saves checkpoints periodically keeps the one of the lowest loss.
   std::int64_t early_stop = 0;
   /// Steps between two that the noise scale is measured in (TrainSummary::noise_scale); 0: none.
   std::int64_t noise_scale_every = 25;

@@ -89,6 +89,10 @@ std::string GraphWriter::scalar(float value) {
   return constant(Element::f32, std::as_bytes(std::span(&value, 1)), {});
 }
 
+std::string GraphWriter::whole(std::int64_t value) {
+  return constant(Element::i64, std::as_bytes(std::span(&value, 1)), {});
+}
+
 std::string GraphWriter::row(std::span<const std::int64_t> values) {
   const std::int64_t elems = std::ssize(values);
   return constant(Element::i64, std::as_bytes(values), {&elems, 1});

@@ -67,6 +67,7 @@ class GraphWriter {
 
   /// A constant without extents, a row of whole numbers, or a tensor.
   std::string scalar(float value);
+  std::string whole(std::int64_t value);
   std::string row(std::span<const std::int64_t> values);
   std::string tensor(std::span<const float> values, std::span<const std::int64_t> shape);
 

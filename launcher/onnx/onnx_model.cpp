@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unistd.h>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/name_patterns.h"
@@ -110,6 +112,44 @@ fs::path temporary_for(const fs::path& file) {
   return file.string() + fmt::format(".{}.tmp", getpid());
 }
 
+/// A file without operators and weights.
+onnx_file::Model described(const data::Preprocessing& record) {
+  onnx_file::Model file;
+  file.set_ir_version(kIrVersion);
+  file.set_producer_name("lockstep");
+  file.set_producer_version(lockstep_version());
+  file.add_opset_import()->set_version(kOperatorSet);
+  add_record(file, record);
+  file.mutable_graph()->set_name("model");
+  return file;
+}
+
+bool is_of_tokens(const Graph& graph) {
+  return graph.value(graph.input_value(0)).type.dtype == DType::i32;
+}
+
+/// These return what WrittenModel says.
+std::string add_input(const Graph& graph, GraphWriter& writer, OperatorWriter& operators) {
+  const ValueId x = graph.input_value(0);
+  const TensorType& type = graph.value(x).type;
+  const std::vector<Extent> shape = extents_of(type, is_of_tokens(graph));
+  const auto [element, name] = is_of_tokens(graph)       ? std::pair(Element::i64, "int64")
+                               : type.dtype == DType::u8 ? std::pair(Element::u8, "uint8")
+                                                         : std::pair(Element::f32, "float");
+  writer.add_input(kInputName, element, shape);
+  operators.set_name(x, kInputName);
+  return to_text(kInputName, name, shape);
+}
+
+std::string add_output(const Graph& graph, GraphWriter& writer, const OperatorWriter& operators) {
+  const ValueId prediction = graph.outputs().front().second;
+  const std::vector<Extent> shape = extents_of(graph.value(prediction).type, is_of_tokens(graph));
+  writer.set_path(kPredictionName);
+  writer.add_output(kPredictionName, shape);
+  writer.name_output(operators.name_of(prediction), kPredictionName);
+  return to_text(kPredictionName, "float", shape);
+}
+
 }  // namespace
 
 WrittenModel write_model(const fs::path& to,
@@ -121,32 +161,17 @@ WrittenModel write_model(const fs::path& to,
   const Graph graph = trace_prediction(model, record.samples, {.micro_batch = 1, .fuse = false});
   const auto loaded =
       io::load_weights(weights, graph.parameters(), NamePatterns("`init_skip`", {}));
-
-  onnx_file::Model file;
-  file.set_ir_version(kIrVersion);
-  file.set_producer_name("lockstep");
-  file.set_producer_version(lockstep_version());
-  file.add_opset_import()->set_version(kOperatorSet);
-  add_record(file, record);
-  file.mutable_graph()->set_name("model");
-  GraphWriter writer(*file.mutable_graph());
-  OperatorWriter operators(graph, writer);
-
-  WrittenModel written;
-  const ValueId x = graph.input_value(0);
-  const TensorType& type = graph.value(x).type;
-  const bool tokens = type.dtype == DType::i32;
-  const Element element = tokens                    ? Element::i64
-                          : type.dtype == DType::u8 ? Element::u8
-                                                    : Element::f32;
-  const char* element_name = tokens ? "int64" : type.dtype == DType::u8 ? "uint8" : "float";
-  const std::vector<Extent> input = extents_of(type, tokens);
-  writer.add_input(kInputName, element, input);
-  operators.set_name(x, kInputName);
-  written.input = to_text(kInputName, element_name, input);
-
   const bool apart = bytes_of(graph) > max_bytes_inside;
   const fs::path data_file = to.string() + ".data";
+  if (apart && !force && io::name_exists(data_file))
+    throw ConfigError(fmt::format("export: {} already exists", data_file.string()),
+                      "choose another file, or write over it with --force");
+
+  onnx_file::Model file = described(record);
+  GraphWriter writer(*file.mutable_graph());
+  OperatorWriter operators(graph, writer);
+  WrittenModel written;
+  written.input = add_input(graph, writer, operators);
   const fs::path temporary = temporary_for(to), temporary_data = temporary_for(data_file);
   std::optional<io::OutputFile> data;
   if (apart) data.emplace(temporary_data);
@@ -159,21 +184,25 @@ WrittenModel write_model(const fs::path& to,
     writer.reserve_name(parameter.name);
     operators.set_name(graph.parameter_value(int(i)), parameter.name);
   }
-
   for (const Node& node : graph.nodes()) operators.add(node);
-  const ValueId prediction = graph.outputs().front().second;
-  const std::vector<Extent> output = extents_of(graph.value(prediction).type, tokens);
-  writer.set_path(kPredictionName);
-  writer.add_output(kPredictionName, output);
-  writer.name_output(operators.name_of(prediction), kPredictionName);
-  written.output = to_text(kPredictionName, "float", output);
+  written.output = add_output(graph, writer, operators);
 
+  std::string text;
+  LOCKSTEP_CHECK(file.SerializeToString(&text),
+                 EnvironmentError,
+                 "{}: the model takes more than the 2 GiB of an ONNX file",
+                 to.string());
+  io::write_file(temporary, text);
   if (data) {
-    data->finish();
-    io::put_in_place(temporary_data, data_file, force);
+    try {
+      data->finish();
+      io::put_in_place(temporary_data, data_file, force);
+    } catch (...) {
+      io::remove_tree(temporary);
+      throw;
+    }
     written.data_file = data_file;
   }
-  io::write_file(temporary, file.SerializeAsString());
   io::put_in_place(temporary, to, force);
   return written;
 }

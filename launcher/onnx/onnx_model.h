@@ -29,9 +29,10 @@ struct WrittenModel {
 ///               logits where it is a classifier
 /// Initializers have the names and layouts of PyTorch's parameters. The model's metadata hold
 /// "preprocessing", the record as JSON, and "classes", a JSON list of names, where there are any.
-/// `weights`: as io::load_weights() reads. Both files are put in place whole or not at all, the
-/// weights first; `force`: over what is there. Throws ConfigError: a layer that ONNX has not;
-/// DataError: weights that do not fit; EnvironmentError: a file cannot be written.
+/// `weights`: as io::load_weights() reads. Each file is put in place whole or not at all, once both
+/// are written, that of the weights first; `force`: over what is there. Throws ConfigError: a layer
+/// that ONNX has not, or a file of weights that is there; DataError: weights that do not fit;
+/// EnvironmentError: a file cannot be written.
 WrittenModel write_model(const std::filesystem::path& to,
                          const ModelFunction& model,
                          const data::Preprocessing& record,

@@ -52,12 +52,12 @@ class OperatorWriter {
   std::string attention(const Node& node);
   std::string slice(const std::string& of, std::int64_t begin, std::int64_t end, int axis);
   /// 0 where a position sees another one, minus infinity elsewhere: [T, T]
-  std::string causal_mask(const std::string& length, std::int64_t longest);
+  std::string causal_mask(const std::string& length);
 
   const Graph& graph_;
   GraphWriter& out_;
   std::map<ValueId, std::string> names_;
-  std::map<std::int64_t, std::string> masks_;  // by the longest context
+  std::string mask_;             // causal_mask(), once there is one
   std::set<ValueId> flattened_;  // of images, whose elements lie in another order here
 };
 

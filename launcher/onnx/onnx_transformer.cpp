@@ -54,19 +54,17 @@ std::string OperatorWriter::gelu(const Node& node) {
   return out_.add("Mul", {times(x, 0.5f), out_.add("Add", {step, out_.scalar(1)})});
 }
 
-std::string OperatorWriter::causal_mask(const std::string& length, std::int64_t longest) {
-  std::string& mask = masks_[longest];
-  if (mask.empty()) {
-    std::vector<float> values(std::size_t(longest * longest));
-    for (std::int64_t i = 0; i < longest; ++i)
-      for (std::int64_t j = i + 1; j < longest; ++j)
-        values[std::size_t(i * longest + j)] = -std::numeric_limits<float>::infinity();
-    const std::int64_t begins[] = {0, 0}, axes[] = {0, 1};
-    const std::int64_t shape[] = {longest, longest};
-    const std::string ends = out_.concatenate({length, length}, 0);
-    mask = out_.add("Slice", {out_.tensor(values, shape), out_.row(begins), ends, out_.row(axes)});
-  }
-  return mask;
+std::string OperatorWriter::causal_mask(const std::string& length) {
+  if (!mask_.empty()) return mask_;
+  const std::int64_t first = 0, second = 1;
+  const std::string axis = out_.row({&first, 1});
+  const std::string tokens = out_.add("Squeeze", {length, axis});
+  const std::string places = out_.add("Range", {out_.whole(0), tokens, out_.whole(1)});
+  const std::string rows = out_.add("Unsqueeze", {places, out_.row({&second, 1})});
+  const std::string sees =
+      out_.add("GreaterOrEqual", {rows, out_.add("Unsqueeze", {places, axis})});
+  const float hidden = -std::numeric_limits<float>::infinity();
+  return mask_ = out_.add("Where", {sees, out_.scalar(0), out_.scalar(hidden)});
 }
 
 std::string OperatorWriter::attention(const Node& node) {
@@ -91,7 +89,7 @@ std::string OperatorWriter::attention(const Node& node) {
       out_.add("MatMul", {q, out_.add("Transpose", {qkv[1]}, {{"perm", swapped}})});
   if (attrs.causal) {
     const std::string length = out_.add("Shape", {in(node, 0)}, {{"start", 1}, {"end", 2}});
-    scores = out_.add("Add", {scores, causal_mask(length, shape[1])});
+    scores = out_.add("Add", {scores, causal_mask(length)});
   }
   const std::string weights = out_.add("Softmax", {scores}, {{"axis", -1}});
   const std::string sums =

@@ -126,6 +126,7 @@ std::string to_json(const TrainSummary& summary) {
        {"skipped_samples", summary.skipped_samples},
        {"skipped_steps", summary.skipped_steps},
        {"rollbacks", summary.rollbacks},
+       {"stopped_early", summary.stopped_early},
        {"lowest_val_step", summary.lowest_val_step >= 0 ? double(summary.lowest_val_step) : kNull},
        {"resumed_at", summary.resumed_at},
        {"checkpoints", summary.checkpoints},

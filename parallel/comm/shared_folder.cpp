@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/fixed_text.h"
+#include "core/base/random.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "lockstep/error.h"
@@ -40,9 +41,15 @@ fs::path file_of(const std::string& folder, int levels, std::uint64_t token) {
   return above(folder, levels) / fmt::format(".shared-{:016x}", token);
 }
 
-bool appears(const fs::path& file) {
+/// Of the part of `folder` that is not there.
+std::uint64_t hash_of_rest(const std::string& folder, int levels) {
+  return random_key(0, above(folder, 0).lexically_relative(above(folder, levels)).string());
+}
+
+bool appears(const fs::path& file, bool writes) {
   const auto start = std::chrono::steady_clock::now();
-  while (!std::ifstream(file).good()) {
+  const auto mode = writes ? std::ios::in | std::ios::out : std::ios::in;
+  while (!std::fstream(file, mode).good()) {
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (waited.count() > kPatienceSeconds) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -53,10 +60,11 @@ bool appears(const fs::path& file) {
 }  // namespace
 
 std::optional<FolderSight> look_for_shared_folder(Communicator& communicator,
-                                                  const std::string& folder) {
+                                                  const std::string& folder,
+                                                  bool writes) {
   struct Call {
-    std::uint64_t token = 0;
-    int levels = 0;  // above `folder`
+    std::uint64_t token = 0, rest = 0;  // rest: hash_of_rest()
+    int levels = 0;                     // above `folder`
     bool written = false;
   } call;
   if (communicator.rank() == 0) {
@@ -64,13 +72,15 @@ std::optional<FolderSight> look_for_shared_folder(Communicator& communicator,
     std::error_code ignored;
     while (!fs::is_directory(above(folder, call.levels), ignored) && call.levels < kMaxLevels)
       ++call.levels;
+    call.rest = hash_of_rest(folder, call.levels);
     call.written = std::ofstream(file_of(folder, call.levels, call.token)).put('\n').flush().good();
   }
   communicator.broadcast(&call, sizeof call, 0);
   if (!call.written) return std::nullopt;
   Answer own;
   set_text(own.host, host_name());
-  own.sees = !folder.empty() && appears(file_of(folder, call.levels, call.token));
+  own.sees = !folder.empty() && appears(file_of(folder, call.levels, call.token), writes) &&
+             (!writes || hash_of_rest(folder, call.levels) == call.rest);
   const std::vector<Answer> answers = gather_records(communicator, own);
   std::error_code ignored;
   if (communicator.rank() == 0) fs::remove(file_of(folder, call.levels, call.token), ignored);

@@ -17,9 +17,12 @@ struct FolderSight {
   std::vector<std::string> blind;  ///< ranks that do not see it: "rank 3 on node7"
 };
 
-/// Collective. Nothing, on every rank alike: rank 0 cannot write a file there.
+/// Collective. Nothing, on every rank alike: rank 0 cannot write a file there. `writes`: a rank
+/// that may not write to that file does not see it either, nor does one whose `folder` has another
+/// name.
 std::optional<FolderSight> look_for_shared_folder(Communicator& communicator,
-                                                  const std::string& folder);
+                                                  const std::string& folder,
+                                                  bool writes = false);
 
 /// Throws EnvironmentError, on every rank alike, naming the ranks and hosts that do not see
 /// `folder`: checkpoints written on one node must be readable on all. Collective.

@@ -54,8 +54,10 @@ namespace lockstep {
 /// bf16.
 ///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
-/// and the bucket before it is through. What ends after backward is exposed. `overlap`: how much of
-/// what could be hidden so is; small buckets wait for the end and hide nothing.
+/// and the bucket before it is through; between hosts of GPUs once that is through the stage in
+/// question, as Note [Two streams] has it with both streams at work all the time. What ends after
+/// backward is exposed. `overlap`: how much of what could be hidden so is; small buckets wait for
+/// the end and hide nothing.
 ///
 /// Ranks also wait for the slowest of them before anything can travel, which a rank's clock cannot
 /// tell from communication: exposed has imbalance * compute / crowd more. (On an oversubscribed

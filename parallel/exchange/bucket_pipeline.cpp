@@ -84,6 +84,7 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   // On two levels the sums of a host are sent from where it has received.
   ahead_ = receives_apart_ && way_.size() == 1 ? 1 : 0;
   two_streams_ = in_stream_order_ && way_.size() == 2;
+  flushes_ = false;
   started_ = 0;
   std::ranges::fill(entered_, 0);
   int layers = plan.all.layers;
@@ -200,6 +201,7 @@ CommRequestPtr BucketPipeline::start_all_reduce(Bucket bucket) {
 void BucketPipeline::drop_started() {
   for (InFlight& entry : in_flight_) entry.requests.clear();
   started_ = 0;
+  flushes_ = false;  // where flush() threw
   std::ranges::fill(entered_, 0);
 }
 

@@ -36,10 +36,12 @@ namespace lockstep {
 /// the network has a stream of its own: N is DeviceStream::network, C the stream in use. Bucket k
 /// goes
 ///   C: all-to-all on the host, sum  N: all-to-all across hosts, sum, all-gather  C: all-gather
-/// and the last of these is asked for after the first of bucket k + 1. So C and N work at once, on
-/// different buckets; and each level's communicator has one order of collectives on all ranks,
-/// which the order of start() decides alone. A bucket that takes over a slot begins after the sum
-/// across hosts of the one that had it.
+/// and the last of these is asked for after the first of bucket k + 1. So C and N may work at
+/// once, on different buckets, as far as NCCL lets them: with NCCL_LAUNCH_ORDER_IMPLICIT it starts
+/// kernels in the order of the host, and in graphs with drivers before 12.9 one after another. Each
+/// level's communicator has one order of collectives on all ranks, which the order of start()
+/// decides alone. A bucket that takes over a slot begins after the sum across hosts of the one that
+/// had it.
 class BucketPipeline {
  public:
   /// `ranks_per_host`: the communicator's, or all ranks where the exchange has one level.

@@ -37,8 +37,9 @@ std::unique_ptr<Replica> ReplicaState::make_replica(std::unique_ptr<ReplicaState
 // An exception may leave exchanges in flight, and MPI cannot cancel them: peers still write into
 // these buffers while this rank reports its error. So they are leaked; the process ends soon.
 Replica::~Replica() {
-  const bool in_flight =
-      state_->parts.exchange.in_flight() || state_->parts.evaluation_exchange.in_flight();
+  const ReplicaParts& parts = state_->parts;
+  const bool in_flight = parts.exchange.in_flight() || parts.evaluation_exchange.in_flight() ||
+                         (parts.owners && parts.owners->in_flight());
   if (std::uncaught_exceptions() > 0 && in_flight) (void)state_.release();
 }
 

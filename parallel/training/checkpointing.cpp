@@ -14,10 +14,11 @@ namespace lockstep {
 namespace {
 
 constexpr double kUnknown = io::CheckpointState::kUnknown;
-constexpr double kForever = 1e9;  // seconds
 /// How long another rank looks for the files of a save before it asks rank 0 what became of it, and
 /// for the end of its own thread where that has nothing more to write.
 constexpr double kPatience = 5;  // seconds
+/// Between two times that ranks which wait for a save tell each other how it stands.
+constexpr double kRound = 0.2;  // seconds
 
 CheckpointOptions agreed(SaveAgreement& ranks, CheckpointOptions options) {
   options.every_steps = ranks.from_first(options.every_steps);
@@ -42,8 +43,11 @@ Checkpointing::Checkpointing(Communicator& ranks,
       best_step_(resumed.best_step) {
   options_ = agreed(agreement_, options);
   agreement_.on_failure([this](int rank, const SaveFailure& failure) {
+    const std::string reason = fmt::format("rank {}: {}", rank, failure.error);
     if (writing_ && failure.save == written_)
-      writer_.end_waiting(fmt::format("rank {}: {}", rank, failure.error), failure.hint);
+      writer_.end_waiting(reason, failure.hint);
+    else if (failure.save > written_)
+      failures_.try_emplace(failure.save, reason, failure.hint);
   });
 }
 
@@ -200,6 +204,9 @@ void Checkpointing::start(Save save) {
   written_snapshot_ = save.snapshot;
   writer_.start(std::move(save.content));
   writing_ = true;
+  if (const auto failure = failures_.find(written_); failure != failures_.end())
+    writer_.end_waiting(failure->second.first, failure->second.second);
+  failures_.erase(failures_.begin(), failures_.upper_bound(written_));
 }
 
 void Checkpointing::tell_results() {
@@ -267,23 +274,26 @@ bool Checkpointing::follow(const Offer& offer) {
   return true;
 }
 
+/// In short rounds, so that what fails on one rank ends the waiting of rank 0.
 void Checkpointing::wait_together() {
   if (agreement_.alone() && !writing_) return;
   const StageScope stage(position_, RunStage::saving);
   while (true) {
-    const Offer now = agreement_.from_first(standing());
-    (void)follow(now);
+    (void)follow(agreement_.from_first(standing()));
     if (!agreement_.from_first(writing_)) return;
-    if (writing_ && written_ == now.started) {
-      if (writer_.wait_for(io::SaveStage::writing, leads() ? kForever : kPatience))
-        writer_.wait_for(leads() ? io::SaveStage::part_written : io::SaveStage::over, kForever);
-      if (!leads()) tell_results();
-    }
-    agreement_.exchange_failures();
-    if (!leads()) continue;
-    writer_.wait();
+    if (writing_) writer_.wait_for(io::SaveStage::over, kRound);
     tell_results();
+    agreement_.exchange_failures();
+    tick_where_bytes_move();
   }
+}
+
+/// All ranks wait for the one that writes: they are alive as long as it is.
+void Checkpointing::tick_where_bytes_move() {
+  const std::uint64_t bytes = writer_.bytes_written();
+  const bool moved = bytes != std::exchange(bytes_, bytes);
+  const bool all_stand = agreement_.ranks_without(!moved).empty();
+  if (!all_stand && position_ != nullptr) position_->tick();
 }
 
 }  // namespace lockstep

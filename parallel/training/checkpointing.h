@@ -33,7 +33,8 @@ class Checkpointing {
   /// rank 0 alone.
   using StateFunction = std::function<std::optional<io::CheckpointState>()>;
 
-  /// Reserves the snapshots. Collective over `ranks`, of which rank 0's `options` count. `resumed`:
+  /// Reserves the snapshots. Collective over `ranks`: rank 0 decides when to save, and all write
+  /// where their `options` name the same folder. `resumed`:
   /// what the run resumes from; step 0: from the start. Observers must outlive it.
   Checkpointing(Communicator& ranks,
                 const CheckpointOptions& options,
@@ -46,7 +47,9 @@ class Checkpointing {
   Checkpointing& operator=(const Checkpointing&) = delete;
 
   /// After each step, and after the validation that follows it: saves where that is due, or where
-  /// `val_loss` (NaN: there was no validation) is the lowest so far. Never waits for the files.
+  /// `val_loss` (NaN: there was no validation) is the lowest so far. Does not wait for the files,
+  /// except for some seconds for those of a save that has failed, and as
+  /// wait_for_previous_saves() says.
   /// Every rank calls it; returns whether a snapshot was taken.
   bool after_step(std::int64_t step, double val_loss, const StateFunction& state);
   /// Saves the state as it is, unless that has been done, and waits until it is whole. False where
@@ -124,6 +127,7 @@ class Checkpointing {
   /// thread is still writing such a one.
   bool follow(const Offer& offer);
   void wait_together();
+  void tick_where_bytes_move();
 
   CheckpointOptions options_;
   SaveAgreement agreement_;
@@ -134,9 +138,11 @@ class Checkpointing {
   std::function<void()> before_, check_;
   Position* position_ = nullptr;
   io::CheckpointWriter writer_;
-  std::optional<Save> waiting_;  // for the writer
-  std::int64_t number_ = 0;      // of the newest copy
-  std::int64_t written_ = 0;     // the save that is being written, or was last
+  std::optional<Save> waiting_;                                           // for the writer
+  std::map<std::int64_t, std::pair<std::string, std::string>> failures_;  // of saves to be written
+  std::uint64_t bytes_ = 0;   // written when ranks last told each other
+  std::int64_t number_ = 0;   // of the newest copy
+  std::int64_t written_ = 0;  // the save that is being written, or was last
   std::size_t written_snapshot_ = 0;
   bool ended_ = false;                       // on another rank: rank 0 no longer asks for that save
   std::map<std::int64_t, double> stall_ms_;  // of saves whose result has not been reported

@@ -16,7 +16,7 @@ class EarlyStop {
   EarlyStop() = default;
   /// `patience`: validations; 0: never.
   EarlyStop(std::int64_t patience, const io::CheckpointState* resumed) : patience_(patience) {
-    if (resumed == nullptr || resumed->lowest_val_step < 0) return;
+    if (resumed == nullptr) return;
     lowest_ = resumed->lowest_val_loss;
     step_ = resumed->lowest_val_step;
     since_ = resumed->validations_since_lowest;
@@ -37,7 +37,7 @@ class EarlyStop {
   std::int64_t lowest_step() const { return step_; }
 
   void save(io::CheckpointState& state) const {
-    if (patience_ == 0 || step_ < 0) return;
+    if (patience_ == 0) return;
     state.lowest_val_loss = lowest_;
     state.lowest_val_step = step_;
     state.validations_since_lowest = since_;

@@ -28,7 +28,7 @@ SaveAgreement::SaveAgreement(Communicator& ranks, const std::string& folder) : r
   if (alone()) return;
   std::random_device random;
   token_ = from_first((std::uint64_t(random()) << 32) | random());
-  const auto sight = look_for_shared_folder(ranks, folder);
+  const auto sight = look_for_shared_folder(ranks, folder, /*writes=*/true);
   if (!sight)
     why_one_ = fmt::format("it cannot write a file near {}", folder);
   else if (!sight->blind.empty())

@@ -104,7 +104,11 @@ TrainSummary TrainingRun::run() {
     if (summary_.evaluated) save_when_due();
   }
   while (spike_ || (done_ < p_.steps && !summary_.stopped && !early_stop_.is_due())) {
-    if (spike_) roll_back();
+    if (spike_) {
+      roll_back();
+      if (done_ > 0 && !summary_.evaluated) evaluate();  // as at the start
+      if (summary_.stopped || early_stop_.is_due()) break;
+    }
     train_one_step();
     p_.context.position().enter(RunStage::training);  // the first step is after it
     if (spike_) continue;
@@ -118,8 +122,8 @@ TrainSummary TrainingRun::run() {
     if (summary_.stopped) take(p_.replica.finish_steps());
     if (summary_.stopped && spike_) roll_back();
   }
-  if (early_stop_.is_due() && !summary_.stopped)
-    summary_.lowest_val_step = early_stop_.lowest_step();
+  summary_.stopped_early = early_stop_.is_due() && !summary_.stopped && done_ < p_.steps;
+  if (summary_.stopped_early) summary_.lowest_val_step = early_stop_.lowest_step();
   agreement_.reset();               // it ends with a message, which must not wait for the last save
   replica_check_.check_now(done_);  // before that save
   collect_skipped();

@@ -170,7 +170,7 @@ MemoryTable TrainingRun::memory_table() const {
   return table;
 }
 
-/// After the last collective of training, so that no rank waits for the file system inside one.
+/// After the last collective of training. Ranks wait for each other's files here.
 void TrainingRun::save_at_end() {
   if (!checkpointing_) return;
   TrainSummary& s = summary_;

@@ -205,6 +205,7 @@ TEST_F(OnnxTest, WhatIsThereStays) {
                              force);
   };
   EXPECT_THROW(write_again(false), EnvironmentError);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 4) << "something is left over";
   EXPECT_EQ(fs::file_size(folder / "model.onnx"), bytes);
   EXPECT_EQ(write_again(true).input, "x: uint8 [batch, 3, 8, 8]");
 }

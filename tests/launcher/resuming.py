@@ -214,7 +214,7 @@ class ResumedRun(Resuming):
         self.assertEqual((self.summary("whole")["steps"], self.summary("whole")["lowest_val_step"]), (8, 2))
         self.assertIn("lowest after step 2", whole.stdout)
         self.finish("--steps=5", *flags, "--out=run")  # validates after 2, 4 and 5 steps
-        self.assertIsNone(self.summary()["lowest_val_step"])
+        self.assertFalse(self.summary()["stopped_early"])
         result = self.go_on("--steps=1000")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual((self.summary()["steps"], self.summary()["lowest_val_step"]), (6, 2))

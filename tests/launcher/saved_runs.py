@@ -128,7 +128,7 @@ class SavedRuns(ProgramTest):
         self.expect_error(self.command("export", "--from=run"), 2, "--to")
         self.expect_error(self.command("export", "--from=run", "--to=none/x.pth"), 3, "none/x.pth")
         self.expect_error(self.command("export", "--from=none", "--to=x.pt"), 3, "none/config.toml")
-        for name in ("x", "x.onnx", ".pth"):
+        for name in ("x", "x.h5", ".pth"):
             self.expect_error(self.command("export", "--from=run", f"--to={name}"), 2, name,
                               ".safetensors", ".pth, .pt, .bin")
         self.assertEqual(sorted(p.name for p in self.folder.glob("*.safetensors*")),

@@ -51,9 +51,8 @@ void add_batch_settings(std::vector<Setting>& table) {
           "shards",
           "auto|N",
           "leaves of the gradients' summation tree, the maximum number of ranks; auto: each "
-          "micro-batch is one, which balances every number of ranks (more than 256 take "
-          "a GPU's steps without graphs); without the flag the number of micro-batches, at most "
-          "64",
+          "micro-batch is one, which balances every number of ranks; without the flag the number "
+          "of micro-batches, at most 64",
           set_shards,
           [](const TrainFlags& flags) -> std::optional<std::string> {
             const int shards = flags.options.shards;
