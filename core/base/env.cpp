@@ -41,6 +41,7 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_GRAPH", &Env::graph},
     Entry{"LOCKSTEP_NCCL", &Env::nccl},
     Entry{"LOCKSTEP_CUDA_PATH", &Env::cuda_path},
+    Entry{"LOCKSTEP_CHECKPOINT_PARTS", &Env::checkpoint_parts},
     Entry{"LOCKSTEP_FAULT", &Env::fault},
 };
 
@@ -86,6 +87,7 @@ Env parse_env(const VariableMap& variables) {
   }
   check_either("LOCKSTEP_PLAN", result.plan, "off", "poison");
   check_either("LOCKSTEP_NCCL", result.nccl, "off", "shared");
+  check_either("LOCKSTEP_CHECKPOINT_PARTS", result.checkpoint_parts, "small", "large");
   check_either("LOCKSTEP_SYNC", result.sync, "0", "1");
   check_either("LOCKSTEP_NAN_CHECK", result.nan_check, "0", "1");
   check_either("LOCKSTEP_CHECK_COLLECTIVES", result.check_collectives, "0", "1");

@@ -47,6 +47,9 @@ struct Env {
   std::optional<std::string> nccl;
   /// LOCKSTEP_CUDA_PATH: folders, between colons, where NVIDIA's libraries are looked for first.
   std::optional<std::string> cuda_path;
+  /// LOCKSTEP_CHECKPOINT_PARTS: "small" lets all ranks write a checkpoint however small it is, for
+  /// tests; see snapshot_parts().
+  std::optional<std::string> checkpoint_parts;
   /// LOCKSTEP_FAULT: faults to play, for tests; see core/base/fault_plan.h.
   std::optional<std::string> fault;
 };

@@ -39,7 +39,8 @@ CASES = {
         "--lr-schedule=linear", "--warmup-steps=20", "--clip-norm=1", "--dropout=0.1",
         "--steps=150", "--eval-every=40", "--checkpoint-every=0.1s"],
 }
-ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+ENVIRONMENT = {"LOCKSTEP_CHECKPOINT_PARTS": "small",
+               "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 

@@ -14,7 +14,8 @@ from verdict import T, Verdict, fatal, look_at_end, survived
 def shim(theatre, calls, at, count=1, within="/checkpoints", number=None):
     """Environment that lets `calls` of the program fail."""
     environment = {"LD_PRELOAD": theatre.shim, "FAIL_PROGRAM": theatre.program,
-                   "FAIL_CALLS": calls, "FAIL_AT": str(at), "FAIL_FOR": str(count)}
+                   "FAIL_CALLS": calls, "FAIL_AT": str(at), "FAIL_FOR": str(count),
+                   "LOCKSTEP_CHECKPOINT_PARTS": "small"}
     if within:
         environment["FAIL_WITHIN"] = within
     if number:

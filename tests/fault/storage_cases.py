@@ -42,7 +42,7 @@ class Stage:
         # mpirun's own files lie in TMPDIR, never here.
         self.environment = {k: v for k, v in os.environ.items()
                             if not k.startswith(LAUNCHER_PREFIXES)}
-        self.environment |= {"OMP_NUM_THREADS": "1", **OPEN_MPI, **PACE}
+        self.environment |= {"OMP_NUM_THREADS": "1", "LOCKSTEP_CHECKPOINT_PARTS": "small", **OPEN_MPI, **PACE}
         self.write_data()
 
     def write_data(self):

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/check.h"
+#include "core/base/env.h"
 
 namespace lockstep {
 namespace {
@@ -86,9 +87,14 @@ std::vector<FlatRange> snapshot_parts(const SavedArrays& saved, int writers) {
   LOCKSTEP_ASSERT(writers > 0);
   const std::vector<Segment>& segments = saved.space.segments;
   const std::vector<std::int64_t> elems = saved_elems(saved);
+  const std::int64_t bytes =
+      std::accumulate(elems.begin(), elems.end(), std::int64_t{0}) * std::int64_t(sizeof(float));
+  const bool any_size = env().checkpoint_parts == "small";
+  const std::int64_t large = any_size ? writers : std::max<std::int64_t>(1, bytes / kMinPartBytes);
+  const int used = int(std::min<std::int64_t>(writers, large));
   std::vector<FlatRange> parts;
   std::int64_t begin = 0;
-  for (const std::size_t end : ends_of_parts(elems, least_bound(elems, writers))) {
+  for (const std::size_t end : ends_of_parts(elems, least_bound(elems, used))) {
     const std::int64_t until = end < segments.size() ? segments[end].offset : saved.space.elems;
     parts.push_back({.offset = begin, .elems = until - begin});
     begin = until;

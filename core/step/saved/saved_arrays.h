@@ -37,7 +37,10 @@ std::size_t copied_bytes(const SavedArrays& saved, const FlatRange& part);
 
 /// The part of the flat space that each of `writers` ranks copies and writes, by rank. Parts end
 /// where tensors do, so that one rank writes all of a tensor; the largest has as few bytes as that
-/// allows, and is rank 0's. There may be fewer than ranks; the others are empty.
+/// allows, and is rank 0's. There may be fewer than ranks; the others are empty: the bytes are
+/// enough for parts of kMinPartBytes, as less is written faster by fewer ranks, and a rank that
+/// dies takes the save with it that it was writing.
+inline constexpr std::int64_t kMinPartBytes = std::int64_t{16} << 20;
 std::vector<FlatRange> snapshot_parts(const SavedArrays& saved, int writers);
 
 }  // namespace lockstep
