@@ -118,6 +118,7 @@ bool Checkpointing::meet(std::int64_t step,
                          bool wanted,
                          const StateFunction& state) {
   const StageScope stage(position_, RunStage::saving);
+  if (settle_ && !agreement_.alone()) settle_();
   for (;;) {
     const auto begin = Clock::now();
     std::optional<io::CheckpointState> now;

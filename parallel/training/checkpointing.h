@@ -67,6 +67,9 @@ class Checkpointing {
   /// From now on this rank is in RunStage::saving while weights are copied, files or other ranks
   /// are waited for, or saves are reported to observers.
   void set_position(Position& position) { position_ = &position; }
+  /// From now on `settle` is called on all ranks before rank 0 tells of its decision: it waits for
+  /// what the device has to do with other ranks, as rank 0 looks at the newest step meanwhile.
+  void before_meetings(std::function<void()> settle) { settle_ = std::move(settle); }
   /// From now on `prepare` is called on all ranks before each copy of the weights; it may be
   /// collective.
   void before_copies(std::function<void()> prepare) { before_ = std::move(prepare); }
@@ -135,7 +138,7 @@ class Checkpointing {
   std::size_t memory_bytes_;
   std::array<Snapshot, kSnapshots> snapshots_;
   std::vector<TrainObserver*> observers_;
-  std::function<void()> before_, check_;
+  std::function<void()> settle_, before_, check_;
   Position* position_ = nullptr;
   io::CheckpointWriter writer_;
   std::optional<Save> waiting_;                                           // for the writer

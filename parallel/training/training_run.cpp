@@ -50,6 +50,7 @@ void TrainingRun::make_checkpointing() {
                          p_.start ? p_.start->state : io::CheckpointState{},
                          p_.observers);
   checkpointing_->set_position(p_.context.position());
+  checkpointing_->before_meetings([this] { (void)p_.replica.newest_result(); });
   checkpointing_->before_copies([this] { inside_.gather_weights(); });
   checkpointing_->check_copies([this] { p_.replica.require_healthy(); });
   if (watch_) checkpointing_->wait_for_previous_saves();
