@@ -171,7 +171,7 @@ class OnnxTest : public ::testing::Test {
 
 TEST_F(OnnxTest, RuntimeSaysWhatTheModelSays) {
   const char* python = std::getenv("ONNXRUNTIME_PYTHON");
-  if (python == nullptr)
+  if (python == nullptr || *python == '\0')
     GTEST_SKIP() << "ONNXRUNTIME_PYTHON names no Python with the packages onnx and onnxruntime";
   std::string command = fmt::format("'{}' -B '{}'", python, LOCKSTEP_COMPARE_ONNX);
   for (const Case& which : cases()) command += fmt::format(" '{}'", make(which).string());
@@ -186,7 +186,8 @@ TEST_F(OnnxTest, ManyWeightsLieInAFileOfTheirOwn) {
   EXPECT_NEAR(double(fs::file_size(inside / "model.onnx")),
               double(fs::file_size(apart / "model.onnx") + weights),
               1000);
-  if (const char* python = std::getenv("ONNXRUNTIME_PYTHON")) {
+  if (const char* python = std::getenv("ONNXRUNTIME_PYTHON");
+      python != nullptr && *python != '\0') {
     const std::string command =
         fmt::format("'{}' -B '{}' '{}'", python, LOCKSTEP_COMPARE_ONNX, apart.string());
     EXPECT_EQ(std::system(command.c_str()), 0);
