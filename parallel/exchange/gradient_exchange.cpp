@@ -200,7 +200,7 @@ class GradientExchange::State {
   void finish_by_host(int index, Bucket bucket) {
     const Stage stage = stage_[std::size_t(index)];
     auto begin = std::chrono::steady_clock::now();
-    // A small bucket blocks; others are moved along as long as it would wait for backward.
+    // A small bucket blocks; until backward is done, the others make progress.
     while (stage == Stage::in_chunks ? !chunks_.complete(chunk_index_[std::size_t(index)])
                                      : stage == Stage::started && computes()) {
       progress();

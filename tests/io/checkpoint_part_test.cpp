@@ -132,7 +132,7 @@ TEST_F(CheckpointPart, PartsThatAreNoneAreRefused) {
   for (const auto& [text, expected] : cases) {
     const SmallCheckpoint small(4);
     CheckpointContent leading = part(small, 0, 2);
-    leading.model[0].stored = {};                                   // nobody's
+    leading.model[0].stored = {};                                   // of no rank
     leading.model[3].stored = small.content().model.back().stored;  // head.weight
     CheckpointWriter leader(folder_, 2);
     leader.start(std::move(leading));

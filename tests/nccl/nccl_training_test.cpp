@@ -5,17 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/step/saved/snapshot.h"
-#include "lockstep/replica.h"
 #include "lockstep/sources.h"
 #include "lockstep/trainer.h"
-#include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/communicator_warmup.h"
-#include "parallel/replica/replica_state.h"
-#include "tests/nccl/nccl_fixture.h"
+#include "tests/nccl/nccl_small_run.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/context_near.h"
 #include "tests/parallel/shared_folder.h"
@@ -29,37 +25,6 @@ using emulator::StreamMode;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using namespace testing;
-
-/// This rank's device, its memory joined to others' by NCCL.
-class NcclContext final : public RankContext {
- public:
-  explicit NcclContext(Communicator& host = mpi_world())
-      : host_(host), nccl_(make_nccl({.join_s = 30}, host)) {}
-  Backend& backend() override { return device(); }
-  Communicator& communicator() override { return *nccl_; }
-  Communicator& host_communicator() override { return host_; }
-
- private:
-  Communicator& host_;
-  std::unique_ptr<Communicator> nccl_;
-};
-
-/// With dropout, several buckets, and a short last batch that leaves a rank of four without work.
-SmallRun small_run() {
-  SmallRun run{[](Builder& nn, Value x) {
-                 x = nn.conv2d(x, {.out_channels = 4, .kernel = 3, .stride = 4, .padding = 1});
-                 x = nn.dropout(nn.relu(nn.batch_norm(x)), 0.25f);
-                 return nn.linear(nn.flatten(x), {.out_features = 10});
-               },
-               data::glyphs(28, 5),
-               {.global_batch = 16, .micro_batch = 4, .steps = 14}};
-  run.options.optimizer = Sgd{.lr = 0.05f, .momentum = 0.9f, .weight_decay = 1e-3f};
-  run.options.bucket_mb = 0.001;
-  run.options.log_every = 3;  // those steps are measured, and launched eagerly
-  run.options.eval_every = 5;
-  run.options.workers = 1;
-  return run;
-}
 
 void expect_bits_of_mpi(const SmallRun& run, Communicator& host = mpi_world()) {
   const TrainSummary over_mpi = [&] {
@@ -335,83 +300,6 @@ TEST(NcclTraining, FastSumsTrainAsWell) {
   const TrainSummary summary = train(run, context);
   EXPECT_EQ(summary.graph_use->why_not, "");
   EXPECT_LT(summary.train_loss, 3);
-}
-
-/// Steps of one micro-batch a rank, without a training around them.
-class Steps {
- public:
-  Steps(RankContext& context, SmallRun run)
-      : run_(whole_batches(std::move(run))),
-        data_(data::glyphs(32 * mpi_world().size(), 5).train),
-        replica_(context, run_.model, softmax_cross_entropy, data_->spec(), run_.options, {}),
-        schedule_(replica_.schedule(run_.options.global_batch)),
-        requests_({data_->size(), run_.options.global_batch, 20, 1, schedule_, schedule_}),
-        loading_{.workers = 0, .micro_batch = run_.options.micro_batch} {
-    replica_.lend_memory(loading_);
-    loader_.emplace(data_, loading_, [this](data::LoadRequest& r) { return requests_.next(r); });
-  }
-
-  void train(int steps) {
-    for (int i = 0; i < steps; ++i) replica_.train_step(schedule_, *loader_, step_++, 0.01f);
-  }
-  Replica& replica() { return replica_; }
-  std::vector<float> weights() {
-    const SavedArrays saved = ReplicaState::of(replica_).saved_arrays();
-    std::vector<float> values(std::size_t(saved.space.elems));
-    saved.backend.copy_to_host(
-        values.data(), saved.arrays[0].values, values.size() * sizeof(float));
-    return values;
-  }
-
- private:
-  static SmallRun whole_batches(SmallRun run) {
-    run.options.global_batch = 4 * mpi_world().size();
-    return run;
-  }
-
-  SmallRun run_;
-  std::shared_ptr<const data::Dataset> data_;
-  Replica replica_;
-  Schedule schedule_;
-  TrainingRequests requests_;
-  data::LoaderOptions loading_;
-  std::optional<data::Loader> loader_;
-  std::int64_t step_ = 0;
-};
-
-// One launch a step of one micro-batch, exchange and update in it; the host waits for the outcome
-// of the step before, and for the copies of the one before that.
-TEST(NcclTraining, OneLaunchAStep) {
-  NcclContext context;
-  Steps steps(context, small_run());
-  steps.train(4);
-  emulator::reset_calls();
-  steps.train(5);
-  const emulator::Calls calls = emulator::calls();
-  EXPECT_EQ(calls.kernel_launches, 0);
-  EXPECT_EQ(calls.host_functions, 0) << "collectives are in the graph";
-  EXPECT_EQ(calls.graph_launches, 5);
-  EXPECT_EQ(calls.host_waits, 2 * 5);
-}
-
-// As a rollback changes them: after updates, which leave the copies of weights fresh.
-TEST(NcclTraining, GraphsSeeWeightsThatChangeBetweenSteps) {
-  SmallRun run = small_run();
-  run.options.precision = Precision::bf16;
-  for (const char* const policy : {"local", "group:8"}) {
-    run.options.batch_norm = BatchNormPolicy::parse(policy);
-    const auto weights = [&](bool graphs) {
-      run.options.use_graphs = graphs;
-      NcclContext context;
-      Steps steps(context, run);
-      steps.train(6);
-      for (int i = 0; i < 20; ++i)
-        ReplicaState::of(steps.replica()).flip_bit(0, 97 * i, 22);  // in every layer
-      steps.train(4);
-      return steps.weights();
-    };
-    EXPECT_EQ(weights(true), weights(false)) << policy;
-  }
 }
 
 }  // namespace
