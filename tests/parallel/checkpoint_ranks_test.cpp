@@ -58,6 +58,16 @@ std::string content_of(const fs::path& file) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
+/// Ranks hold most weights of others rounded. All steps are saved, so that a copy in the middle of
+/// the run is compared, whose weights have to be gathered first.
+SmallRun bf16_mlp() {
+  SmallRun run = mlp();
+  run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {96}});
+  run.options.precision = Precision::bf16;
+  run.options.on_spike = OnSpike::rollback;
+  return run;
+}
+
 /// The tensors' files of all checkpoints in `folder`, by path.
 std::map<std::string, std::string> tensors_in(const std::string& folder) {
   std::map<std::string, std::string> files;
@@ -107,7 +117,9 @@ TEST_P(CheckpointRanks, FilesAreThoseOfOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, CheckpointRanks, ::testing::Values(&mlp, &frozen_mlp, &resnet, &gpt));
+INSTANTIATE_TEST_SUITE_P(Of,
+                         CheckpointRanks,
+                         ::testing::Values(&mlp, &bf16_mlp, &frozen_mlp, &resnet, &gpt));
 
 /// A checkpointing of a replica of `run`, and what is planned for it.
 TEST(CheckpointRanksOf, MemoryIsWhatWasPlanned) {
