@@ -122,16 +122,16 @@ void StagedRequest::wait_until_free() {
   delivered_ = false;
 }
 
-void StagedRequest::ask(Kind kind, bool reached) {
+void StagedRequest::begin(Kind kind) {
   kind_ = kind;
   exceptions_ = std::uncaught_exceptions();
   pending_ = true;
   started_ = false;
-  if (reached) {
-    device_ = nullptr;
-    backend_.record(*arrived_);
-  }
-  queue_.add(*this);
+}
+
+void StagedRequest::reach_device() {
+  device_ = nullptr;
+  backend_.record(*arrived_);
 }
 
 void StagedRequest::copy_out(const float* device,
@@ -157,11 +157,13 @@ void StagedRequest::ask_all_to_all(const float* send,
                                    float* recv,
                                    std::span<const CommBlock> from,
                                    bool reached) {
+  begin(Kind::all_to_all);
   if (reached) {
     from_ = send;
     into_ = recv;
     to_blocks_.assign(to.begin(), to.end());
     from_blocks_.assign(from.begin(), from.end());
+    reach_device();
   } else {
     send_.reserve(std::size_t(pack_blocks(to, to_blocks_)) * kFloat);
     receive_.reserve(std::size_t(pack_blocks(from, from_blocks_)) * kFloat);
@@ -170,13 +172,15 @@ void StagedRequest::ask_all_to_all(const float* send,
     copy_out(send, to, send_.data(), to_blocks_);
     expect(recv, from);
   }
-  ask(Kind::all_to_all, reached);
+  queue_.add(*this);
 }
 
 void StagedRequest::ask_all_gather(float* data, std::span<const CommBlock> blocks, bool reached) {
+  begin(Kind::all_gather);
   if (reached) {
     into_ = data;
     from_blocks_.assign(blocks.begin(), blocks.end());
+    reach_device();
   } else {
     receive_.reserve(std::size_t(pack_blocks(blocks, from_blocks_)) * kFloat);
     into_ = receive_.data();
@@ -184,16 +188,17 @@ void StagedRequest::ask_all_gather(float* data, std::span<const CommBlock> block
     copy_out(data, blocks.subspan(own, 1), into_, std::span(from_blocks_).subspan(own, 1));
     expect(data, blocks);
   }
-  ask(Kind::all_gather, reached);
+  queue_.add(*this);
 }
 
 void StagedRequest::ask_all_reduce(float* data, std::int64_t elems) {
+  begin(Kind::all_reduce);
   const CommBlock whole{0, elems};
   receive_.reserve(std::size_t(pack_blocks({&whole, 1}, from_blocks_)) * kFloat);
   into_ = receive_.data();
   copy_out(data, {&whole, 1}, into_, from_blocks_);
   expect(data, {&whole, 1});
-  ask(Kind::all_reduce, false);
+  queue_.add(*this);
 }
 
 void StagedRequest::start() {

@@ -77,7 +77,11 @@ class StagedRequest final : public CommRequest {
   friend class StagedQueue;
   enum class Kind : std::uint8_t { all_to_all, all_gather, all_reduce };
 
-  void ask(Kind kind, bool reached);
+  /// Before anything of it is asked of the device: an exception from here on leaks the stages, see
+  /// release().
+  void begin(Kind kind);
+  /// The network reads and writes the device's own memory.
+  void reach_device();
   /// `blocks` of `device` to `packed` ones of `host`.
   void copy_out(const float* device,
                 std::span<const CommBlock> blocks,
