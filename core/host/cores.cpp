@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <sched.h>
-#include <set>
 #include <sstream>
 #include <unistd.h>
 #include <vector>
@@ -60,14 +60,23 @@ std::vector<int> allowed_threads() {
   return threads;
 }
 
-int count_cores(const std::vector<int>& threads, const std::string& root) {
-  std::set<std::string> cores;
-  for (int thread : threads) {
+std::vector<std::vector<int>> threads_by_core(const std::vector<int>& threads,
+                                              const std::string& root) {
+  std::map<std::string, std::size_t> known;
+  std::vector<std::vector<int>> cores;
+  for (const int thread : threads) {
     const std::string siblings = read_line(
         fmt::format("{}/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", root, thread));
-    cores.insert(siblings.empty() ? std::to_string(thread) : siblings);
+    const auto [core, is_new] =
+        known.emplace(siblings.empty() ? std::to_string(thread) : siblings, cores.size());
+    if (is_new) cores.emplace_back();
+    cores[core->second].push_back(thread);
   }
-  return int(cores.size());
+  return cores;
+}
+
+int count_cores(const std::vector<int>& threads, const std::string& root) {
+  return int(threads_by_core(threads, root).size());
 }
 
 double cgroup_cpu_quota(const std::string& root, const std::string& membership) {

@@ -24,7 +24,11 @@ Cores available_cores();
 /// Hardware threads that this thread's affinity mask allows, ascending.
 std::vector<int> allowed_threads();
 
-/// The cores that these hardware threads belong to, by the topology below `root` + /sys.
+/// `threads` by the cores that they belong to, by the topology below `root` + /sys; cores in the
+/// order of their first threads.
+std::vector<std::vector<int>> threads_by_core(const std::vector<int>& threads,
+                                              const std::string& root = {});
+/// How many cores those are.
 int count_cores(const std::vector<int>& threads, const std::string& root = {});
 
 /// CPUs that a quota allows: the least of "cpu.max" ("200000 100000", "max 100000") from the

@@ -63,4 +63,8 @@ class PlacedFile {
 /// Writes a whole file, synced.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
+/// The same under a temporary name first, PATH.tmp, so that under `path` there is a whole file or
+/// the one before it. Throws EnvironmentError.
+void replace_file(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace lockstep::io

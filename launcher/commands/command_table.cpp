@@ -26,6 +26,7 @@ constexpr Command kAllCommands[] = {
     {"run", "starts the ranks of a training and restarts them after a failure", run_command},
     {"plan", "what a training would need and what fits, without running it", plan_command},
     {"scale", "runs a training on several rank counts and predicts further ones", scale_command},
+    {"sweep", "trains with several values of settings and compares the runs", sweep_command},
     {"bench", "measures a part: all-reduce, a model's step, or the loader", bench_command},
     {"evaluate", "loss and accuracy of a saved run", evaluate_command},
     {"predict", "predictions of a saved run for files: images, tables, texts", predict_command},

@@ -34,6 +34,12 @@ int run_command(const std::vector<std::string>& arguments);
 /// launch_site() and choose_launcher() throw.
 int scale_command(const std::vector<std::string>& arguments);
 
+/// `lockstep sweep`: trains once with each of several values of settings, in turn or side by side,
+/// and compares the runs. Started again, it continues with what is not done. Returns 0 where every
+/// run is done, 1 where one failed, 75 where a signal ended it early. Throws ConfigError: flags, or
+/// --out holds something else; EnvironmentError: this process is a rank of a launcher.
+int sweep_command(const std::vector<std::string>& arguments);
+
 /// `lockstep report RUN...`: one HTML file about one run, or about several on top of one another,
 /// that needs no network. Returns 0. Throws ConfigError: flags, more runs than a page takes, an
 /// output that is there already; DataError: a folder that holds no run, or damaged metrics;

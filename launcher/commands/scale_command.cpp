@@ -21,17 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file in full, or the one before it.
-void write_whole(const fs::path& file, std::string_view text) {
-  const std::string temporary = file.string() + ".tmp";
-  io::write_file(temporary, text);
-  std::error_code error, ignored;
-  fs::rename(temporary, file, error);
-  if (!error) return;
-  fs::remove(temporary, ignored);
-  throw EnvironmentError(fmt::format("{}: {}", file.string(), error.message()));
-}
-
 /// Creates --out. Throws ConfigError: it is there and holds something.
 void claim_folder(const ScaleFlags& flags) {
   std::error_code error;
@@ -166,11 +155,11 @@ class Scale {
   void write() {
     result_ = evaluate_scale(flags_, subject_.runs, work_, machine_);
     const fs::path out = flags_.out;
-    write_whole(out / "scale.txt", scale_text(subject_, result_));
-    write_whole(out / "scale.md", scale_markdown(subject_, result_));
-    write_whole(out / "scale.csv", scale_csv(result_));
-    write_whole(out / "scale.json", scale_json(subject_, result_));
-    write_whole(out / "scale.html", scale_page(subject_, result_));
+    io::replace_file(out / "scale.txt", scale_text(subject_, result_));
+    io::replace_file(out / "scale.md", scale_markdown(subject_, result_));
+    io::replace_file(out / "scale.csv", scale_csv(result_));
+    io::replace_file(out / "scale.json", scale_json(subject_, result_));
+    io::replace_file(out / "scale.html", scale_page(subject_, result_));
   }
 
   const ScaleFlags& flags_;

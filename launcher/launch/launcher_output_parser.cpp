@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <fstream>
 #include <regex>
 #include <system_error>
 #include <unistd.h>
@@ -128,6 +129,14 @@ ReportedFault ErrorOutput::fault() const {
   const bool launcher_knows =
       !dead_.empty() && (told.starts_with(dead_) || told.starts_with("host "));
   return by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
+}
+
+std::string last_error_in(const std::string& file) {
+  std::ifstream stream(file);
+  std::string found;
+  for (std::string line; std::getline(stream, line);)
+    if (const std::size_t at = line.find("error: "); at != line.npos) found = line.substr(at + 7);
+  return found;
 }
 
 LabelledOutput::~LabelledOutput() {

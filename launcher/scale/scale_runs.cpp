@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/launch_site.h"
+#include "launcher/launch/launcher_output_parser.h"
 #include "launcher/launch/shm_backing_dir.h"
 #include "launcher/launch/supervisor.h"
 #include "launcher/processes/program_path.h"
@@ -24,15 +25,6 @@ std::string shell_command(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + shell_word(word);
   return text;
-}
-
-/// The last line that names an error.
-std::string error_in(const std::string& log) {
-  std::ifstream stream(log);
-  std::string found;
-  for (std::string line; std::getline(stream, line);)
-    if (const std::size_t at = line.find("error: "); at != line.npos) found = line.substr(at + 7);
-  return found;
 }
 
 /// Ends the job whose number sbatch has written, or says that people have to.
@@ -136,7 +128,7 @@ std::string ScaleRuns::start(const Experiment& experiment,
   const Ending ending = supervise(child, signals, output);
   if (flags_.sbatch && ending.stop_requested) cancel_job(log + ".job", experiment.ranks, output);
   if (ending.exit_code == 0) return {};
-  const std::string why = error_in(log);
+  const std::string why = last_error_in(log);
   return fmt::format("{} ranks, {}: exit code {}{}{}; see {}",
                      experiment.ranks,
                      name_of(experiment.mode),
