@@ -117,7 +117,7 @@ Value Builder::linear_weight(Value x, const LinearOptions& o, const std::string&
     const Shape& s = image->second;
     layout = {{out, s[0], s[1], s[2]}, {0, 3, 1, 2}, shape};
   }
-  return weight(path + ".weight", shape, init, layout);
+  return weight(path + o.separator + "weight", shape, init, layout);
 }
 
 Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
@@ -137,8 +137,10 @@ Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
   const Init init = normal ? Init{Init::Kind::normal, options.normal_init} : uniform;
   std::vector<ValueId> inputs{x.id(), linear_weight(x, options, path, init).id()};
   if (options.bias)
-    inputs.push_back(
-        norm_or_bias(path + ".bias", {options.out_features}, normal ? Init{} : uniform).id());
+    inputs.push_back(norm_or_bias(path + options.separator + "bias",
+                                  {options.out_features},
+                                  normal ? Init{} : uniform)
+                         .id());
   return apply(std::make_shared<ops::Linear>(options.bias), inputs, path, where);
 }
 

@@ -2,9 +2,11 @@
 #include "core/base/check.h"
 #include "core/nn/builder.h"
 #include "core/ops/attention.h"
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/class_token.h"
+#include "core/ops/embedding/embedding.h"
 #include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
+#include "core/ops/narrow.h"
 #include "core/ops/scale.h"
 
 // The layers that transformers add to Builder.
@@ -37,6 +39,39 @@ Value Builder::embedding(Value tokens, const EmbeddingOptions& o, SourceLoc wher
     inputs.push_back(weight(name + ".weight", rows, init, {rows, {}, rows}).id());
   }
   return apply(std::make_shared<ops::Embedding>(o.positions > 0), inputs, path, where);
+}
+
+Value Builder::class_token(Value x, const ClassTokenOptions& o, SourceLoc where) {
+  const Shape& shape = x.shape();
+  LOCKSTEP_CHECK(shape.rank() == 3 || shape.rank() == 4,
+                 ShapeError,
+                 "class_token: expected an input [N, T, C] or [N, H, W, C], got {} (asked for at "
+                 "{}:{})",
+                 x.type().to_string(),
+                 where.file,
+                 where.line);
+  const std::int64_t width = shape[-1];
+  const std::int64_t tokens = shape.rank() == 3 ? shape[1] : shape[1] * shape[2];
+  // Like norms and biases they do not decay: as in DeiT's recipe and torchvision's.
+  const auto parameter = [&](const std::string& name, std::int64_t rows) {
+    Parameter p;
+    p.name = prefix_ + name;
+    p.shape = {rows, width};
+    p.init = {Init::Kind::normal, o.init_deviation};
+    p.file_layout = {p.shape, {}, {1, rows, width}};
+    p.normalisation_or_bias = true;
+    return graph_.add_parameter(std::move(p));
+  };
+  const ValueId token = parameter(o.name, 1), positions = parameter(o.position_name, tokens + 1);
+  return apply(std::make_shared<ops::ClassToken>(),
+               {x.id(), token, positions},
+               layer_path("", "class_token"),
+               where);
+}
+
+Value Builder::narrow(Value x, std::int64_t start, std::int64_t length, SourceLoc where) {
+  return apply(
+      std::make_shared<ops::Narrow>(start, length), {x.id()}, layer_path("", "narrow"), where);
 }
 
 Value Builder::layer_norm(Value x, const LayerNormOptions& o, SourceLoc where) {

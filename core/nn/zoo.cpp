@@ -12,6 +12,7 @@
 #include "core/nn/gpt.h"
 #include "core/nn/resnet.h"
 #include "core/nn/vgg.h"
+#include "core/nn/vit.h"
 
 namespace lockstep::nn {
 namespace {
@@ -66,6 +67,9 @@ constexpr ZooModel kModels[] = {{"mlp", mlp, kDigits, false, true},
                                 {"resnet152", resnet152, kImageNet, true},
                                 {"vgg11", vgg11, kImageNet, true},
                                 {"vgg16", vgg16, kImageNet, true},
+                                {"vit-ti16", vit, kImageNet, true},
+                                {"vit-s16", vit, kImageNet, true},
+                                {"vit-b16", vit, kImageNet, true},
                                 {"gpt", gpt},
                                 {"gpt2-124m", gpt},
                                 {"gpt2-355m", gpt},

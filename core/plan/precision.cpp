@@ -3,8 +3,8 @@
 
 #include "core/graph/rewrite.h"
 #include "core/ops/cast.h"
-#include "core/ops/column_embedding.h"
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/column_embedding.h"
+#include "core/ops/embedding/embedding.h"
 #include "core/ops/normalize.h"
 
 namespace lockstep {

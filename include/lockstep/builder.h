@@ -56,6 +56,8 @@ struct LinearOptions {
   /// embedding, for a tied head.
   std::string tied_to = {};
   std::string name = {};
+  /// '_': parameters are "<layer>_weight", as torch.nn.MultiheadAttention's "in_proj_weight".
+  char separator = '.';
 };
 struct EmbeddingOptions {
   std::int64_t vocabulary = 0;     ///< different tokens, those of the data at least
@@ -64,6 +66,11 @@ struct EmbeddingOptions {
   float init_deviation = 1.0f;     ///< tables start as normal(0, init_deviation)
   std::string name = {};           ///< the token table is "<name>.weight"
   std::string position_name = {};  ///< the position table is "<position_name>.weight"
+};
+struct ClassTokenOptions {
+  float init_deviation = 0.02f;                 ///< both start as normal(0, init_deviation)
+  std::string name = "class_token";             ///< of the parameter [1, 1, C]
+  std::string position_name = "pos_embedding";  ///< of the parameter [1, 1 + T, C]
 };
 /// Values of a category's vector where not set otherwise: min(600, round(1.6 K^0.56)) for K
 /// categories. Source: fast.ai's emb_sz_rule (fastai.tabular.model), found by trying tables.
@@ -146,6 +153,16 @@ class Builder {
   Value embedding(Value tokens,
                   const EmbeddingOptions& options,
                   SourceLoc where = SourceLoc::current());
+  /// x: [N, T, C], or an image [N, H, W, C] with T = H W -> [N, 1 + T, C]: a learned token before
+  /// the others, and learned positions added to all. What a vision transformer begins with.
+  Value class_token(Value x,
+                    const ClassTokenOptions& options = {},
+                    SourceLoc where = SourceLoc::current());
+  /// x: [N, T, C] -> [N, length, C], the tokens from `start` on.
+  Value narrow(Value x,
+               std::int64_t start,
+               std::int64_t length,
+               SourceLoc where = SourceLoc::current());
   /// The model's input [N, F] with a learned vector in place of each feature that the data say is
   /// the index of a category (SampleSpec::embedded), in the order of the features
   /// -> [N, F - E + sum of widths], E being how many those are; x itself where there are none. What

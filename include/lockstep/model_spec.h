@@ -9,7 +9,7 @@
 
 namespace lockstep::nn {
 
-/// How a residual network or vgg begins: as for images of 224x224, or of 32x32.
+/// How a residual network, vgg or vit begins: as for images of 224x224, or of 32x32.
 enum class Stem : std::uint8_t { imagenet, cifar };
 
 /// A model of the zoo by its name, and its sizes: {.name = "resnet18", .outputs = 100}.
@@ -18,7 +18,7 @@ struct ModelSpec {
   std::int64_t outputs = 10;              ///< classes, or regression targets
   std::vector<std::int64_t> hidden{128};  ///< mlp: widths of the hidden layers
   Stem stem = Stem::imagenet;             ///< cifar: for small images, where has_stem()
-  float dropout = 0.0f;  ///< before the last layer; mlp, vgg: after every hidden one; gpt: of
+  float dropout = 0.0f;  ///< before the last layer; mlp, vgg: after every hidden one; vit, gpt: of
                          ///< embeddings, attention weights and what enters the residual stream
   // gpt
   int layers = 12;

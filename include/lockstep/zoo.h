@@ -48,6 +48,9 @@ bool has_stem(std::string_view model);
 /// vgg11, vgg16: torchvision's vgg11_bn and vgg16_bn, for images of 224x224 (torchvision trains
 /// them
 ///   with dropout 0.5); cifar: one linear layer "classifier" on the average of the last features.
+/// vit-ti16, vit-s16: DeiT's vision transformers (Touvron et al. 2021) with timm's names; vit-b16:
+///   torchvision's vit_b_16; for images of 224x224, or others whose sides are multiples of 16;
+///   cifar: patches of 4x4.
 /// gpt: a decoder of transformer blocks as GPT-2 (Radford et al. 2019), with the parameter names of
 ///   Hugging Face's GPT2LMHeadModel; "gpt2-124m" and its like are gpt with GPT-2's sizes.
 ModelFunction make_model(const ModelSpec& spec);

@@ -63,6 +63,12 @@ std::string OperatorWriter::translate(const Node& node) {
       return column_embedding(node);
     case OpKind::embedding:
       return embedding(node);
+    case OpKind::class_token:
+      return class_token(node);
+    case OpKind::narrow: {
+      const auto& op = attributes_of<ops::Narrow>(node);
+      return slice(in(node, 0), op.start(), op.start() + op.length(), 1);
+    }
     case OpKind::layer_norm:
       return layer_norm(node);
     case OpKind::gelu:

@@ -47,6 +47,7 @@ class OperatorWriter {
   std::string reshape(const Node& node);
   std::string column_embedding(const Node& node);
   std::string embedding(const Node& node);
+  std::string class_token(const Node& node);
   std::string layer_norm(const Node& node);
   std::string gelu(const Node& node);
   std::string attention(const Node& node);

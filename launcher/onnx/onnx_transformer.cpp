@@ -20,6 +20,22 @@ std::string OperatorWriter::embedding(const Node& node) {
   return out_.add("Add", {vectors, out_.add("Slice", {in(node, 2), begin, length, begin})});
 }
 
+std::string OperatorWriter::class_token(const Node& node) {
+  const Shape& shape = graph_.value(node.outputs[0]).type.shape;  // [N, 1 + T, C]
+  std::string x = in(node, 0);
+  const std::string samples = out_.add("Shape", {x}, {{"start", 0}, {"end", 1}});
+  if (rank(node.inputs[0]) == 4) {
+    const std::int64_t flat[] = {0, shape[2], shape[1] - 1};
+    x = out_.add("Transpose",
+                 {out_.add("Reshape", {x, out_.row(flat)})},
+                 {{"perm", std::vector<std::int64_t>{0, 2, 1}}});
+  }
+  const std::int64_t one[] = {1, shape[2]};
+  const std::string token =
+      out_.add("Expand", {in(node, 1), out_.concatenate({samples, out_.row(one)}, 0)});
+  return out_.add("Add", {out_.concatenate({token, x}, 1), in(node, 2)});
+}
+
 std::string OperatorWriter::layer_norm(const Node& node) {
   const auto& op = op_cast<ops::LayerNorm>(*node.op);
   LOCKSTEP_ASSERT(!op.residual());

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/attention.h"
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/embedding.h"
 #include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/losses/softmax_cross_entropy.h"

@@ -10,7 +10,7 @@
 
 #include "core/ops/attention.h"
 #include "core/ops/cast.h"
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/embedding.h"
 #include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"

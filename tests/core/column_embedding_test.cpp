@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models of data that have embedded columns: what they declare, refuse and compute with.
-#include "core/ops/column_embedding.h"
+#include "core/ops/embedding/column_embedding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

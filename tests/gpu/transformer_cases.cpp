@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/embedding.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "tests/gpu/rates.h"

@@ -84,6 +84,7 @@ std::vector<Case> cases() {
       {"resnet18", nn::make_model({.name = "resnet18"}), images(65, 3)},
       {"resnet50", nn::make_model({.name = "resnet50"}), images(64, 3)},
       {"vgg11", nn::make_model({.name = "vgg11", .stem = nn::Stem::cifar}), images(32, 3)},
+      {"vit_ti16", nn::make_model({.name = "vit-ti16", .stem = nn::Stem::cifar}), images(16, 3)},
       {"other_layers", other_layers, images(12, 3)},
       {"gpt", nn::make_model(gpt), tokens(24)},
       {"gpt_without_biases", nn::make_model(other), tokens(24)}};

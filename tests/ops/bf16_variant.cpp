@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "core/ops/batch_norm.h"
-#include "core/ops/column_embedding.h"
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/column_embedding.h"
+#include "core/ops/embedding/embedding.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
 #include "core/ops/normalize.h"
@@ -32,6 +32,9 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::global_avg_pool_bwd:
     case OpKind::dropout:
     case OpKind::embedding_bwd_positions:
+    case OpKind::class_token:
+    case OpKind::narrow:
+    case OpKind::narrow_bwd:
     case OpKind::gelu:
     case OpKind::attention:
     case OpKind::scale:

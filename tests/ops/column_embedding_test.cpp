@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/column_embedding.h"
+#include "core/ops/embedding/column_embedding.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

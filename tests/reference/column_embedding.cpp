@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ops/column_embedding.h"
+#include "core/ops/embedding/column_embedding.h"
 
 namespace lockstep::test {
 namespace {

@@ -43,6 +43,7 @@ from torch import nn
 from formula import initial_parameter, labels, rms, sketch, values
 from golden_operators import operators
 from gpt_model import Gpt
+from vit_model import Vit
 
 STEPS = 10
 FP32_RUNS = 6
@@ -53,7 +54,7 @@ LEAST_SCALE = 2.0**-12  # of the largest one
 # zero: which of them open is chance, and what follows from it grows with every step. Small rates and
 # an eps of the gradients' size (the optimizer's own condition is 1 / eps) keep that to a few
 # hundredths of the way; the shallow networks have neither and agree to four digits of it. Nothing in
-# gpt jumps, but the keys' biases have no gradient; to a small eps its rounding would be one. Samples
+# gpt or vit jumps, but the keys' biases have no gradient; to a small eps its rounding would be one. Samples
 # and targets of gpt are tokens, the classes its vocabulary.
 MODELS = {
     "mlp_iris": (lambda: mlp(4, 10, 3), (4,), 3, 16, 0.01, 0.001, 1e-8),
@@ -63,10 +64,12 @@ MODELS = {
     "resnet18_cifar": (lambda: resnet("resnet18", True), (3, 16, 16), 10, 8, 1e-4, 3e-5, 1e-2),
     "resnet50": (lambda: resnet("resnet50", False), (3, 64, 64), 10, 4, 1e-4, 3e-5, 1e-2),
     "vgg11_cifar": (lambda: vgg_cifar("vgg11_bn"), (3, 32, 32), 10, 8, 1e-4, 3e-5, 1e-2),
+    "vit_ti16_cifar": (lambda: Vit(16, 4, 192, 3, 10), (3, 16, 16), 10, 4, 0.01, 0.001, 1e-4),
     "gpt": (lambda: gpt(True, "tanh", True), (16,), 37, 4, 0.01, 0.001, 1e-4),
     "gpt_plain": (lambda: gpt(False, "none", False), (16,), 37, 4, 0.01, 0.001, 1e-8),
 }
-SHAPES = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg11_bn", "vgg16_bn"]
+SHAPES = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg11_bn", "vgg16_bn", "vit_b_16"]
+NOT_DECAYED = ("cls_token", "pos_embed")  # of more than one dimension
 
 
 def group_of(key: str) -> str | None:
@@ -135,8 +138,9 @@ def step_data(name: str, step: int, dtype):
 
 def optimizer_for(name: str, model: nn.Module, kind: str):
     sgd_lr, adamw_lr, adamw_eps = MODELS[name][4:]
-    groups = [{"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 5e-4},
-              {"params": [p for p in model.parameters() if p.ndim <= 1], "weight_decay": 0.0}]
+    decays = lambda name, p: p.ndim > 1 and name not in NOT_DECAYED  # noqa: E731
+    groups = [{"params": [p for n, p in model.named_parameters() if decays(n, p)], "weight_decay": 5e-4},
+              {"params": [p for n, p in model.named_parameters() if not decays(n, p)], "weight_decay": 0.0}]
     if kind == "sgd":
         return torch.optim.SGD(groups, lr=sgd_lr, momentum=0.9)
     return torch.optim.AdamW(groups, lr=adamw_lr, eps=adamw_eps)
@@ -144,7 +148,7 @@ def optimizer_for(name: str, model: nn.Module, kind: str):
 
 def train(name: str, kind: str, dtype, order, other_kernels: bool, make_optimizer=optimizer_for):
     """One run; samples of each batch in the order `order`. Results depend neither on it nor on
-    `other_kernels` (channels last; of gpt, fused attention). Weights and statistics are given with
+    `other_kernels` (channels last; of transformers, fused attention). Weights and statistics are given with
     how they started, as pairs (end, start)."""
     builder, sample = MODELS[name][:2]
     model = builder().to(dtype)
@@ -154,7 +158,7 @@ def train(name: str, kind: str, dtype, order, other_kernels: bool, make_optimize
     start = {key: flattened(t) for key, t in model.state_dict().items()}
     if other_kernels and len(sample) == 3:
         model = model.to(memory_format=torch.channels_last)
-    if isinstance(model, Gpt):
+    if isinstance(model, (Gpt, Vit)):
         model.use_one_kernel(other_kernels)
     optimizer = make_optimizer(name, model, kind)
     result, losses = {}, []

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/embedding.h"
 #include "core/ops/gelu.h"
 #include "core/ops/layer_norm.h"
+#include "core/ops/narrow.h"
 #include "tests/reference/elementwise.h"
 
 namespace lockstep::test {
@@ -43,6 +44,40 @@ ReferenceOutputs embedding_bwd_positions_reference(const ReferenceArgs& args) {
   for (std::size_t i = 0; i < args.inputs[0].size(); ++i)
     dp[i % (tokens * width)] += args.inputs[0][i];
   return {dp};
+}
+
+ReferenceOutputs class_token_reference(const ReferenceArgs& args) {
+  const auto &x = args.inputs[0], &token = args.inputs[1], &positions = args.inputs[2];
+  const std::size_t sample = positions.size(), width = token.size(), rest = sample - width;
+  const auto samples = std::size_t(args.input_types[0].shape[0]);
+  std::vector<double> y(samples * sample);
+  for (std::size_t n = 0; n < samples; ++n)
+    for (std::size_t i = 0; i < sample; ++i)
+      y[n * sample + i] = positions[i] + (i < width ? token[i] : x[n * rest + i - width]);
+  return {y};
+}
+
+ReferenceOutputs narrow_reference(const ReferenceArgs& args) {
+  const auto& op = op_cast<ops::Narrow>(args.op);
+  const Shape& x = args.input_types[0].shape;
+  std::vector<double> y;
+  for (std::int64_t n = 0; n < x[0]; ++n)
+    for (std::int64_t t = op.start(); t < op.start() + op.length(); ++t)
+      for (std::int64_t c = 0; c < x[2]; ++c)
+        y.push_back(args.inputs[0][std::size_t((n * x[1] + t) * x[2] + c)]);
+  return {y};
+}
+
+ReferenceOutputs narrow_bwd_reference(const ReferenceArgs& args) {
+  const auto& op = op_cast<ops::NarrowBwd>(args.op);
+  const Shape& dy = args.input_types[0].shape;
+  std::vector<double> dx(std::size_t(dy[0] * op.tokens() * dy[2]));
+  for (std::int64_t n = 0; n < dy[0]; ++n)
+    for (std::int64_t t = 0; t < dy[1]; ++t)
+      for (std::int64_t c = 0; c < dy[2]; ++c)
+        dx[std::size_t((n * op.tokens() + op.start() + t) * dy[2] + c)] =
+            args.inputs[0][std::size_t((n * dy[1] + t) * dy[2] + c)];
+  return {dx};
 }
 
 ReferenceOutputs layer_norm_reference(const ReferenceArgs& args) {

@@ -8,6 +8,9 @@ namespace lockstep::test {
 ReferenceOutputs embedding_reference(const ReferenceArgs& args);
 ReferenceOutputs embedding_bwd_tokens_reference(const ReferenceArgs& args);
 ReferenceOutputs embedding_bwd_positions_reference(const ReferenceArgs& args);
+ReferenceOutputs class_token_reference(const ReferenceArgs& args);
+ReferenceOutputs narrow_reference(const ReferenceArgs& args);
+ReferenceOutputs narrow_bwd_reference(const ReferenceArgs& args);
 ReferenceOutputs layer_norm_reference(const ReferenceArgs& args);
 ReferenceOutputs layer_norm_bwd_reference(const ReferenceArgs& args);
 ReferenceOutputs gelu_reference(const ReferenceArgs& args);

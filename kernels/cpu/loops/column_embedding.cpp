@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/column_embedding.h"
+#include "kernels/cpu/embedding/column_embedding.h"
 
 #include "kernels/cpu/loops/simd.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/embedding/embedding.h"
 
 #include "kernels/cpu/loops/simd.h"
 

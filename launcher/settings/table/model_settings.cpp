@@ -107,9 +107,9 @@ void add_model_settings(std::vector<Setting>& table) {
               LOCKSTEP_AT(model.stem),
               Words<nn::Stem>{{"imagenet", nn::Stem::imagenet}, {"cifar", nn::Stem::cifar}},
               "cifar is for small images: ResNets have a 3x3 stride-1 stem without max-pool, VGG a "
-              "single linear layer on averaged features")
+              "single linear layer on averaged features, ViT patches of 4x4")
       .when(with_model([](std::string_view model) { return nn::has_stem(std::string(model)); },
-                       "it belongs to the models of ImageNet, resnet18 to vgg16"))
+                       "it belongs to the models of ImageNet, resnet18 to vit-b16"))
       .shown_as("imagenet");
   rows.real("dropout",
             LOCKSTEP_AT(model.dropout),

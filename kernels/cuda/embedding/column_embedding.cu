@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/ops/column_embedding.h"
+#include "core/ops/embedding/column_embedding.h"
 #include "kernels/cuda/bound_kernel.h"
+#include "kernels/cuda/embedding/token_order.h"
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/range_table.cuh"
-#include "kernels/cuda/token_order.h"
 
 // Embedding of columns and its gradient. Forward: a block takes a tile of one run of y's columns
 // (the vectors of one embedded feature, or features that are copied), a thread one element at a

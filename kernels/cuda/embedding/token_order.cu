@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/check.h"
+#include "kernels/cuda/embedding/token_order.h"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/token_order.h"
 
 // A counting sort, one thread a row: count the tokens; one block adds up the counts; put each row
 // anywhere among those of its token; then count in there the rows before it, which is its place.

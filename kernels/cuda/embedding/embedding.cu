@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/embedding.h"
 #include "kernels/cuda/bound_kernel.h"
+#include "kernels/cuda/embedding/token_order.h"
 #include "kernels/cuda/group_access.cuh"
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/token_order.h"
 
 // Token embedding and its gradients. A thread computes one group of neighbouring columns of one
 // row (16 bytes of the operand stored as T, of fp32 in the gradient of the table, where rows allow)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/embedding/embedding.h"
 
 #include <algorithm>
 
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/embedding.h"
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/kernel_list.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/column_embedding.h"
+#include "kernels/cpu/embedding/column_embedding.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "core/ops/column_embedding.h"
+#include "core/ops/embedding/column_embedding.h"
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/kernel_list.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/embedding.h"
 
 #include "core/graph/gradient_builder.h"
 
