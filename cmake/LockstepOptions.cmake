@@ -66,11 +66,13 @@ add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
 # GCC 14.2 pairs loads and stores for arm64 wrongly where vectors are spilled: GEMMs have wrong rows
 # (SmallGemm.* and CpuKernel.* find it) at -O2 and -O3. Neither pass alone is to blame, and aliasing is not the cause: -fno-strict-aliasing
-# changes nothing.
+# changes nothing. Without these passes its SLP vectorizer still breaks norms at -O3 (SquaredNorm.*): own loops are vectors already.
 set(LOCKSTEP_TARGET_FLAGS "")
 if("neon" IN_LIST LOCKSTEP_LOOP_ISAS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 14)
-  set(LOCKSTEP_TARGET_FLAGS -mno-early-ldp-fusion -mno-late-ldp-fusion)
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-mno-early-ldp-fusion> $<$<COMPILE_LANGUAGE:CXX>:-mno-late-ldp-fusion>)
+  set(LOCKSTEP_TARGET_FLAGS -mno-early-ldp-fusion -mno-late-ldp-fusion -fno-tree-slp-vectorize)
+  foreach(flag ${LOCKSTEP_TARGET_FLAGS})
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:${flag}>)
+  endforeach()
 endif()
 
 # Two builds of a commit have the same bytes, whatever folders they are made in: paths in messages start at the

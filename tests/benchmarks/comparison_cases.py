@@ -87,6 +87,14 @@ def resnet_case(name, goal, model, data, image, batch, steps, **further):
                 samples=4 * batch, **case)
 
 
+def vit_case(name, precision):
+    return Case(name, "1.3x", "vit-s16", "synthetic:224x224x3:1000", 32, 2, 6,
+                ["--optimizer", "adamw", "--lr", "1e-3", "--weight-decay", "0.05", "--precision", precision],
+                {"kind": "adamw", "lr": 1e-3, "betas": (0.9, 0.999), "weight_decay": 0.05},
+                {"Lockstep": ["--micro-batch", "16"]}, peers(2, ("eager", "compiled"), (precision,)),
+                image=(3, 224, 224), classes=1000, samples=128, log_every=1, peer_steps=4, warmup=2)
+
+
 # nanoGPT's published run on a CPU.
 NANOGPT_SIZES = {"layers": 4, "heads": 4, "width": 128, "context": 64}
 NANOGPT_STEPS = 2000
@@ -133,6 +141,8 @@ CASES = [
     resnet_case("resnet50", "85% of the ceiling", "resnet50", "synthetic:224x224x3:1000",
                 (3, 224, 224), 32, 8, ours={"Lockstep": ["--micro-batch", "16"]}, classes=1000,
                 ceilings=[Ceiling(224, 3, "resnet50")], log_every=1, peer_steps=4, warmup=2),
+    vit_case("vit_s16", "fp32"),
+    vit_case("vit_s16-bf16", "bf16"),
     nanogpt_case("nanogpt", "1.6x, 11 ms", "fp32"),
     nanogpt_case("nanogpt-bf16", "1.6x, 7 ms", "bf16"),
 ]

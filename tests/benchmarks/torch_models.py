@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The models of compare_pytorch.py in plain PyTorch; torchvision, which Debian lacks, is not needed."""
 import math
+import pathlib
+import sys
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "reference"))
+from vit_model import Vit  # noqa: E402
 
 
 def build(case):
@@ -14,10 +19,21 @@ def build(case):
     if case["model"] == "gpt":
         return Gpt(**case["gpt"])
     channels, height, width = case["input"]
+    if case["model"] == "vit-s16":
+        return vit_s16(height, case["classes"])
     if case["model"] == "convnet":
         return convnet(channels, height, width, case["classes"])
     return {"resnet18": resnet18_cifar, "resnet50": resnet50}[case["model"]](channels,
                                                                              case["classes"])
+
+
+def vit_s16(side, classes):
+    """DeiT's (Touvron et al. 2021), with PyTorch's fused attention."""
+    model = Vit(side, 16, 384, 6, classes)
+    model.use_one_kernel(True)
+    for p in (model.cls_token, model.pos_embed):
+        nn.init.normal_(p, std=0.02)
+    return model
 
 
 def mlp(widths):
