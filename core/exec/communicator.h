@@ -109,4 +109,10 @@ class Communicator : public KernelGroup {
   virtual void abort(int exit_code) = 0;
 };
 
+/// Of a rank whose host is one of several with equally many ranks; null: there are no such hosts.
+struct HostCommunicators {
+  Communicator* host = nullptr;          ///< the ranks of its host
+  Communicator* across_hosts = nullptr;  ///< those of its place on all hosts
+};
+
 }  // namespace lockstep

@@ -194,6 +194,7 @@ std::vector<WeightRun> weight_runs(const FlatSpace& space,
 FlatSpace lay_out(const Graph& graph, std::int64_t bucket_bytes, const BucketRules& rules) {
   FlatSpace space;
   space.ranks = rules.ranks;
+  space.ranks_per_host = rules.ranks_per_host;
   space.segment_of_parameter.assign(graph.parameters().size(), -1);
   const BucketSizes sizes(bucket_bytes, rules);
   const auto elems_of = [&](int parameter) {

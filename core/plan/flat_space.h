@@ -47,6 +47,7 @@ struct FlatSpace {
   std::vector<Bucket> buckets;            ///< cover all segments but the frozen, in order
   std::int64_t elems = 0;                 ///< with padding
   int ranks = 1;                          ///< BucketRules::ranks
+  int ranks_per_host = 1;                 ///< BucketRules::ranks_per_host
 
   const Segment& of(int parameter) const {
     return segments[std::size_t(segment_of_parameter[std::size_t(parameter)])];
@@ -64,6 +65,8 @@ inline constexpr std::int64_t kMinShardedBytes = 64 * 1024;
 /// Who exchanges the buckets.
 struct BucketRules {
   int ranks = 1;
+  /// Communicator::ranks_per_node(). Says which chunk a rank owns, and nothing of the layout.
+  int ranks_per_host = 1;
   /// Whether a parameter larger than a bucket becomes several. Where several buckets are under way
   /// at once, the largest decides about receive buffers; where they take turns, as on GPUs, pieces
   /// would only add latencies.

@@ -7,10 +7,24 @@
 
 namespace lockstep {
 
-Bucket owned_chunk(const Bucket& bucket, int rank, int ranks) {
+bool has_two_levels(int ranks, int ranks_per_host) {
+  return ranks_per_host > 1 && ranks_per_host < ranks && ranks % ranks_per_host == 0;
+}
+
+Bucket chunk_of(const Bucket& bucket, int index, int ranks) {
   LOCKSTEP_ASSERT(bucket.sharded && bucket.elems % ranks == 0);
   const std::int64_t elems = bucket.elems / ranks;
-  return {bucket.offset + rank * elems, elems, true};
+  return {bucket.offset + index * elems, elems, true};
+}
+
+int owned_index(const FlatSpace& space, int rank) {
+  if (!has_two_levels(space.ranks, space.ranks_per_host)) return rank;
+  const int hosts = space.ranks / space.ranks_per_host;
+  return rank % space.ranks_per_host * hosts + rank / space.ranks_per_host;
+}
+
+Bucket owned_chunk(const FlatSpace& space, const Bucket& bucket, int rank) {
+  return chunk_of(bucket, owned_index(space, rank), space.ranks);
 }
 
 Ownership::Ownership(const FlatSpace& space, int rank) {
@@ -27,7 +41,7 @@ Ownership::Ownership(const FlatSpace& space, int rank) {
   };
   std::int64_t end = 0;
   for (const Bucket& bucket : space.buckets) {
-    const Bucket own = bucket.sharded ? owned_chunk(bucket, rank, space.ranks) : bucket;
+    const Bucket own = bucket.sharded ? owned_chunk(space, bucket, rank) : bucket;
     add(own.offset, own.elems, !bucket.sharded);
     end = bucket.offset + bucket.elems;
   }

@@ -16,6 +16,14 @@ namespace lockstep {
 /// updated weights to all ranks, in place of the gradients' one. Equally many bytes in fp32, fewer
 /// in bf16: Note [Weights in bf16] in weight_message.h.
 ///
+/// Who owns which chunk follows from how a bucket is summed. On one level rank r sums chunk r. On
+/// two, with R ranks on each of H hosts (Note [Two levels] in hierarchical_reduction.h), rank r, at
+/// place p = r mod R of host h = r div R, gets its host's sums of the H chunks from p H on, and
+/// across hosts sums number h of these: chunk p H + h. Weights go back the same way: first the
+/// ranks of one place on all hosts have their H chunks, then the ranks of a host all R of those.
+/// So of n bytes of weights a host sends n (H - 1) / H to others, where one all-gather of all ranks
+/// would send R times as many.
+///
 /// The bits are those without sharding. Updates are elementwise, but for norms of tensors. A norm
 /// is a sum of blocks of kNormBlock elements, and no chunk ends within one (lay_out()), so that
 /// owners square their blocks, tell each other the sums, and all add them in the same order
@@ -53,7 +61,14 @@ class Ownership {
   bool divides_ = false;
 };
 
-/// The chunk of a sharded bucket that `rank` owns.
-Bucket owned_chunk(const Bucket& bucket, int rank, int ranks);
+/// Whether there are several hosts with several ranks each, so that sums have two levels.
+bool has_two_levels(int ranks, int ranks_per_host);
+
+/// Chunk `index` of as many as there are ranks, of a sharded bucket.
+Bucket chunk_of(const Bucket& bucket, int index, int ranks);
+/// The index of the chunk that `rank` owns of each sharded bucket.
+int owned_index(const FlatSpace& space, int rank);
+/// That chunk.
+Bucket owned_chunk(const FlatSpace& space, const Bucket& bucket, int rank);
 
 }  // namespace lockstep

@@ -26,8 +26,8 @@ WeightBlock make_block(const FlatSpace& space, const Bucket& chunk) {
 WeightMessage make_weight_message(const FlatSpace& space, const Bucket& bucket) {
   WeightMessage message{.bucket = bucket, .blocks = {}};
   std::int64_t largest = 0, sum = 0;
-  for (int rank = 0; rank < space.ranks; ++rank) {
-    message.blocks.push_back(make_block(space, owned_chunk(bucket, rank, space.ranks)));
+  for (int chunk = 0; chunk < space.ranks; ++chunk) {
+    message.blocks.push_back(make_block(space, chunk_of(bucket, chunk, space.ranks)));
     largest = std::max(largest, message.blocks.back().units);
     sum += message.blocks.back().units;
   }

@@ -25,18 +25,18 @@ struct WeightPiece {
   bool bf16 = false;       ///< rounded; otherwise fp32
 };
 
-/// What rank r sends of a sharded bucket.
+/// What the owner of a chunk of a sharded bucket sends of it.
 struct WeightBlock {
-  std::vector<WeightPiece> pieces;  ///< in flat order; all of its chunk
+  std::vector<WeightPiece> pieces;  ///< in flat order; all of the chunk
   std::int64_t place = 0;           ///< in the message, in units of 2 bytes; even
   std::int64_t units = 0;           ///< of 2 bytes, with padding
 };
 
-/// The blocks of all ranks, one after another: of equal size, which one all-gather brings together,
-/// unless padding would make the message larger by more than a sixteenth.
+/// The blocks of all chunks, one after another: of equal size, which one all-gather brings
+/// together, unless padding would make the message larger by more than a sixteenth.
 struct WeightMessage {
   Bucket bucket;
-  std::vector<WeightBlock> blocks;  ///< [ranks]
+  std::vector<WeightBlock> blocks;  ///< [ranks], by owned_index()
 
   std::int64_t units() const {
     return blocks.empty() ? 0 : blocks.back().place + blocks.back().units;

@@ -15,6 +15,7 @@ MatrixExchange::MatrixExchange(Communicator& communicator,
                                const FlatSpace& space,
                                float* gradients)
     : communicator_(communicator),
+      space_(space),
       gradients_(gradients),
       member_(communicator.rank()),
       members_(communicator.size()),
@@ -61,7 +62,7 @@ void MatrixExchange::warm_up() {
 
 void MatrixExchange::set_owned(const Piece& piece) {
   for (int m = 0; m < members_; ++m) {
-    const Bucket chunk = owned_chunk(piece.bucket, m, members_);
+    const Bucket chunk = owned_chunk(space_, piece.bucket, m);
     const std::int64_t first = std::max(piece.offset, chunk.offset);
     const std::int64_t last = std::min(piece.offset + piece.elems, chunk.offset + chunk.elems);
     owned_[std::size_t(m)] = {first < last ? first - piece.offset : 0,

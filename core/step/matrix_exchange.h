@@ -54,6 +54,7 @@ class MatrixExchange {
   void count(int member, std::int64_t elems);
 
   Communicator& communicator_;
+  const FlatSpace& space_;
   float* gradients_;
   int member_, members_;
   std::vector<int> own_;

@@ -16,8 +16,8 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
 std::vector<std::int64_t> owned_chunk_ends(const FlatSpace& space) {
   std::vector<std::int64_t> ends;
   for (const Bucket& bucket : space.buckets)
-    for (int rank = 0; bucket.sharded && rank <= space.ranks; ++rank)
-      ends.push_back(bucket.offset + rank * (bucket.elems / space.ranks));
+    for (int chunk = 0; bucket.sharded && chunk <= space.ranks; ++chunk)
+      ends.push_back(bucket.offset + chunk * (bucket.elems / space.ranks));
   return ends;
 }
 

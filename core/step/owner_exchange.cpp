@@ -20,6 +20,7 @@ FlatRange overlap(const Bucket& bucket, const FlatRange& range) {
 
 OwnerExchange::OwnerExchange(Backend& backend,
                              Communicator& communicator,
+                             const HostCommunicators& hosts,
                              const FlatSpace& space,
                              float* gradients)
     : backend_(backend),
@@ -33,107 +34,168 @@ OwnerExchange::OwnerExchange(Backend& backend,
       from_(std::size_t(ranks_)) {
   for (const Bucket& bucket : space.buckets)
     if (bucket.sharded) sharded_.push_back(bucket);
-  communicator_.reserve_requests(int(std::max<std::size_t>(1, sharded_.size())));
-  requests_.reserve(sharded_.size());
+  make_levels(hosts);
+  const int requests = int(std::max<std::size_t>(1, sharded_.size()));
+  communicator_.reserve_requests(requests);
+  for (const Level& level : levels_) level.communicator->reserve_requests(requests);
+  for (const Bucket& bucket : sharded_) {
+    Gather& gather = gathers_.emplace_back(Gather{.bucket = &bucket});
+    if (two_streams_)
+      for (auto* event : {&gather.ready, &gather.arrived}) *event = backend.make_event();
+  }
   reserve_messages();
 }
 
+void OwnerExchange::make_levels(const HostCommunicators& hosts) {
+  const int per_host = space_.ranks_per_host;
+  if (!has_two_levels(ranks_, per_host)) {
+    levels_ = {{.communicator = &communicator_}};
+    return;
+  }
+  LOCKSTEP_ASSERT(hosts.host != nullptr && hosts.host->size() == per_host);
+  const int host_count = ranks_ / per_host;
+  levels_ = {{.communicator = hosts.across_hosts,
+              .first_chunk = rank_ % per_host * host_count,
+              .chunks = 1,
+              .across_hosts = true},
+             {.communicator = hosts.host, .first_chunk = 0, .chunks = host_count}};
+  two_streams_ = communicator_.in_stream_order();
+}
+
 void OwnerExchange::reserve_messages() {
-  std::int64_t units = 0;
   for (const Bucket& bucket : sharded_) {
     if (bucket.bf16_elems == 0) continue;
     messages_.push_back({.plan = make_weight_message(space_, bucket), .received = {}});
     Message& message = messages_.back();
-    units = std::max(units, message.plan.units());
-    for (int r = 0; r < ranks_; ++r)
-      if (const auto& pieces = message.plan.blocks[std::size_t(r)].pieces; r != rank_)
+    message_units_ = std::max(message_units_, message.plan.units());
+    for (int chunk = 0; chunk < ranks_; ++chunk)
+      if (const auto& pieces = message.plan.blocks[std::size_t(chunk)].pieces;
+          chunk != owned_index(space_, rank_))
         message.received.insert(message.received.end(), pieces.begin(), pieces.end());
   }
   if (messages_.empty()) return;
-  in_flight_.resize(std::min(messages_.size(), std::size_t(backend_.traits().buckets_in_flight)));
-  memory_ = backend_.allocate(in_flight_.size() * std::size_t(units) * sizeof(std::uint16_t),
+  // One is packed or unpacked while another travels.
+  const int slots = std::max(2, backend_.traits().buckets_in_flight);
+  slots_ = std::min(messages_.size(), std::size_t(slots));
+  memory_ = backend_.allocate(slots_ * std::size_t(message_units_) * sizeof(std::uint16_t),
                               "weights on their way to other ranks");
-  for (std::size_t i = 0; i < in_flight_.size(); ++i)
-    in_flight_[i].memory = memory_->as<std::uint16_t>() + std::int64_t(i) * units;
 }
 
-void OwnerExchange::gather_weights(float* weights) {
-  for (const Bucket& bucket : sharded_) start_gather(bucket, weights);
-  finish();
-}
+void OwnerExchange::gather_weights(float* weights) { gather_buckets(weights, false); }
+void OwnerExchange::share_weights(float* weights) { gather_buckets(weights, true); }
 
-void OwnerExchange::share_weights(float* weights) {
-  std::size_t started = 0;
-  for (const Bucket& bucket : sharded_) {
-    if (bucket.bf16_elems == 0) {
-      start_gather(bucket, weights);
-      continue;
+void OwnerExchange::gather_buckets(float* weights, bool rounded) {
+  started_ = climbed_ = completed_ = messages_done_ = 0;
+  std::size_t messages = 0;
+  for (Gather& gather : gathers_) {
+    gather.message = nullptr;
+    if (rounded && gather.bucket->bf16_elems > 0) {
+      while (messages - messages_done_ == slots_) complete(completed_ + 1, weights);
+      gather.memory =
+          memory_->as<std::uint16_t>() + std::int64_t(messages % slots_) * message_units_;
+      gather.message = &messages_[messages++];
     }
-    InFlight& entry = in_flight_[started % in_flight_.size()];
-    finish_message(entry, weights);
-    start_message(messages_[started++], weights, entry);
+    start_first(gather, weights);
+    ++started_;
+    climb(weights);
   }
-  // In the order in which they were started.
-  for (std::size_t i = 0; i < in_flight_.size(); ++i)
-    finish_message(in_flight_[(started + i) % in_flight_.size()], weights);
-  finish();
+  complete(started_, weights);
 }
 
-void OwnerExchange::start_gather(const Bucket& bucket, float* weights) {
-  for (int r = 0; r < ranks_; ++r) {
-    const Bucket chunk = owned_chunk(bucket, r, ranks_);
-    blocks_[std::size_t(r)] = {chunk.offset - bucket.offset, chunk.elems};
+/// Of chunks, in floats: where they lie in the bucket or in its message.
+CommBlock OwnerExchange::chunks(const Gather& gather, int first, int count) const {
+  if (gather.message == nullptr) {
+    const std::int64_t elems = gather.bucket->elems / ranks_;
+    return {first * elems, count * elems};
   }
-  bytes_sent_ += std::uint64_t(blocks_[0].elems) * sizeof(float) * std::uint64_t(ranks_ - 1);
-  requests_.push_back(communicator_.start_all_gather(weights + bucket.offset, blocks_));
-}
-
-void OwnerExchange::finish() {
-  for (CommRequestPtr& request : requests_) request->wait();
-  requests_.clear();
-}
-
-void OwnerExchange::start_message(const Message& message, const float* weights, InFlight& entry) {
   constexpr std::int64_t kFloat = sizeof(float) / sizeof(std::uint16_t);
-  for (int r = 0; r < ranks_; ++r) {
-    const WeightBlock& block = message.plan.blocks[std::size_t(r)];
-    blocks_[std::size_t(r)] = {block.place / kFloat, block.units / kFloat};
-  }
-  const WeightBlock& own = message.plan.blocks[std::size_t(rank_)];
-  backend_.pack_weights(weights, own.pieces, entry.memory);
-  bytes_sent_ += std::uint64_t(own.units) * sizeof(std::uint16_t) * std::uint64_t(ranks_ - 1);
-  entry.request = communicator_.start_all_gather(reinterpret_cast<float*>(entry.memory), blocks_);
-  entry.message = &message;
+  const WeightMessage& plan = gather.message->plan;
+  const WeightBlock& last = plan.blocks[std::size_t(first + count - 1)];
+  const std::int64_t begin = plan.blocks[std::size_t(first)].place;
+  return {begin / kFloat, (last.place + last.units - begin) / kFloat};
 }
 
-void OwnerExchange::finish_message(InFlight& entry, float* weights) {
-  if (entry.message == nullptr) return;
-  entry.request->wait();
-  entry.request.reset();
-  backend_.unpack_weights(entry.memory, entry.message->received, weights);
-  entry.message = nullptr;
+void OwnerExchange::start_level(Gather& gather, const Level& level, float* weights) {
+  const int members = level.communicator->size(), own = level.communicator->rank();
+  const std::span<CommBlock> blocks = std::span(blocks_).first(std::size_t(members));
+  for (int m = 0; m < members; ++m)
+    blocks[std::size_t(m)] = chunks(gather, level.first_chunk + m * level.chunks, level.chunks);
+  const int others = members - 1;
+  count_sent(blocks[std::size_t(own)].elems * std::int64_t(sizeof(float)),
+             others,
+             levels_.size() == 1  ? ranks_ - communicator_.ranks_per_node()
+             : level.across_hosts ? others
+                                  : 0);
+  float* const data = gather.message == nullptr ? weights + gather.bucket->offset
+                                                : reinterpret_cast<float*>(gather.memory);
+  gather.request = level.communicator->start_all_gather(data, blocks);
+}
+
+void OwnerExchange::start_first(Gather& gather, float* weights) {
+  if (gather.message != nullptr)
+    backend_.pack_weights(
+        weights,
+        gather.message->plan.blocks[std::size_t(owned_index(space_, rank_))].pieces,
+        gather.memory);
+  if (!two_streams_) return start_level(gather, levels_.front(), weights);
+  backend_.record(*gather.ready);
+  const StreamScope network(backend_, DeviceStream::network);
+  backend_.wait_for(*gather.ready);
+  start_level(gather, levels_.front(), weights);
+  backend_.record(*gather.arrived);
+}
+
+void OwnerExchange::start_last(Gather& gather, float* weights) {
+  gather.request.reset();
+  if (two_streams_) backend_.wait_for(*gather.arrived);
+  start_level(gather, levels_.back(), weights);
+}
+
+/// Starts the last level of what has come from other hosts. On two streams not of the bucket that
+/// started last, so that the network has that one meanwhile.
+void OwnerExchange::climb(float* weights) {
+  if (levels_.size() == 1) return;
+  const std::size_t ready = started_ - (two_streams_ ? 1 : 0);
+  for (; climbed_ < ready && gathers_[climbed_].request->test(); ++climbed_)
+    start_last(gathers_[climbed_], weights);
+}
+
+/// The first `count` gathers of those that have started.
+void OwnerExchange::complete(std::size_t count, float* weights) {
+  for (; levels_.size() > 1 && climbed_ < count; ++climbed_) {
+    gathers_[climbed_].request->wait();
+    start_last(gathers_[climbed_], weights);
+  }
+  for (; completed_ < count; ++completed_) {
+    Gather& gather = gathers_[completed_];
+    gather.request->wait();
+    gather.request.reset();
+    if (gather.message == nullptr) continue;
+    backend_.unpack_weights(gather.memory, gather.message->received, weights);
+    ++messages_done_;
+  }
+}
+
+void OwnerExchange::count_sent(std::int64_t bytes, int others, int on_other_hosts) {
+  sent_.all += std::uint64_t(bytes) * std::uint64_t(others);
+  sent_.network += std::uint64_t(bytes) * std::uint64_t(on_other_hosts);
 }
 
 bool OwnerExchange::in_flight() const {
-  return !requests_.empty() || std::ranges::any_of(in_flight_, [](const InFlight& entry) {
-    return entry.request != nullptr;
-  });
+  return std::ranges::any_of(gathers_,
+                             [](const Gather& gather) { return gather.request != nullptr; });
 }
 
 void OwnerExchange::undo(const SentBytes& sent) {
-  bytes_sent_ = sent.all;
-  requests_.clear();
-  for (InFlight& entry : in_flight_) {
-    entry.request.reset();
-    entry.message = nullptr;
-  }
+  sent_ = sent;
+  for (Gather& gather : gathers_) gather.request.reset();
 }
 
 void OwnerExchange::warm_up() {
-  const std::uint64_t sent = bytes_sent_;
+  const SentBytes sent = sent_;
   gather_weights(gradients_);
   share_weights(gradients_);
-  bytes_sent_ = sent;
+  sent_ = sent;
 }
 
 void OwnerExchange::all_gather(double* values, std::span<const std::int64_t> counts) {
@@ -143,8 +205,9 @@ void OwnerExchange::all_gather(double* values, std::span<const std::int64_t> cou
     blocks_[r] = {offset * kFloats, counts[r] * kFloats};
     offset += counts[r];
   }
-  bytes_sent_ +=
-      std::uint64_t(counts[std::size_t(rank_)]) * sizeof(double) * std::uint64_t(ranks_ - 1);
+  count_sent(counts[std::size_t(rank_)] * std::int64_t(sizeof(double)),
+             ranks_ - 1,
+             ranks_ - communicator_.ranks_per_node());
   communicator_.start_all_gather(reinterpret_cast<float*>(values), blocks_)->wait();
 }
 
@@ -158,14 +221,14 @@ void OwnerExchange::collect(const float* owned, std::span<const FlatRange> wante
           host + (offset - own_wanted.offset), from, std::size_t(end - offset) * sizeof(float));
   };
   for (const Bucket& bucket : sharded_) {
-    const Bucket own = owned_chunk(bucket, rank_, ranks_);
+    const Bucket own = owned_chunk(space_, bucket, rank_);
     const float* const own_part = owned + ownership_.within(own.offset, own.elems).front().local;
     float* const received = gradients_ + bucket.offset;
     for (int r = 0; r < ranks_; ++r) {
       const bool is_own = r == rank_;
       const FlatRange to = overlap(own, is_own ? FlatRange{} : wanted[std::size_t(r)]);
       const FlatRange from =
-          overlap(owned_chunk(bucket, r, ranks_), is_own ? FlatRange{} : own_wanted);
+          overlap(owned_chunk(space_, bucket, r), is_own ? FlatRange{} : own_wanted);
       blocks_[std::size_t(r)] = {to.offset - own.offset, to.elems};
       from_[std::size_t(r)] = {from.offset - bucket.offset, from.elems};
     }

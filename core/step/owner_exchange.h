@@ -15,13 +15,19 @@ namespace lockstep {
 
 /// What the owners of a sharded optimizer tell each other: Note [Sharded optimizer]. Collective;
 /// blocks until complete, but where the communicator is in stream order.
+///
+/// On two levels weights go across hosts, then on the host, several buckets at once. Where
+/// collectives are in stream order, what crosses the network is asked for on DeviceStream::network,
+/// so that it may run concurrently with what the bucket before exchanges on its host.
 class OwnerExchange {
  public:
-  /// `gradients`: the flat array, in which collect() receives: nothing in it but metrics and sums
-  /// of statistics is read between steps, and those are not sharded. All must outlive it. Throws
-  /// OutOfMemory.
+  /// `communicator`: of all ranks; `hosts`: where `space` has two levels, for gathers of weights
+  /// while nothing else uses them. `gradients`: the flat array, in which collect() receives:
+  /// nothing in it but metrics and sums of statistics is read between steps, and those are not
+  /// sharded. All must outlive it. Throws OutOfMemory.
   OwnerExchange(Backend& backend,
                 Communicator& communicator,
+                const HostCommunicators& hosts,
                 const FlatSpace& space,
                 float* gradients);
 
@@ -48,10 +54,7 @@ class OwnerExchange {
   void collect(const float* owned, std::span<const FlatRange> wanted, float* host);
 
   /// What this rank has sent since construction.
-  SentBytes sent() const {
-    const auto others = std::uint64_t(ranks_ - communicator_.ranks_per_node());
-    return {bytes_sent_, bytes_sent_ / std::uint64_t(ranks_ - 1) * others};
-  }
+  const SentBytes& sent() const { return sent_; }
   /// What was asked for since it was `sent` was not done.
   void undo(const SentBytes& sent);
   /// Whether an exception has left messages under way, which peers still write.
@@ -64,18 +67,33 @@ class OwnerExchange {
     WeightMessage plan;
     std::vector<WeightPiece> received;  // those of all other ranks
   };
-  /// A message under way, and where it lies.
-  struct InFlight {
-    const Message* message = nullptr;
-    std::uint16_t* memory = nullptr;
-    CommRequestPtr request;
+  /// Ranks that gather what they have of a bucket: member m the chunks from
+  /// first_chunk + m * chunks on.
+  struct Level {
+    Communicator* communicator = nullptr;
+    int first_chunk = 0, chunks = 1;
+    bool across_hosts = false;
+  };
+  /// The weights of a bucket, on their way up the levels.
+  struct Gather {
+    const Bucket* bucket = nullptr;
+    const Message* message = nullptr;  // null: fp32, in their place
+    std::uint16_t* memory = nullptr;   // of the message
+    CommRequestPtr request = nullptr;  // of the level that it is on
+    // On two streams: the device has what is sent; it has come from other hosts.
+    std::unique_ptr<DeviceEvent> ready = nullptr, arrived = nullptr;
   };
 
+  void make_levels(const HostCommunicators& hosts);
   void reserve_messages();
-  void start_gather(const Bucket& bucket, float* weights);
-  void start_message(const Message& message, const float* weights, InFlight& entry);
-  void finish_message(InFlight& entry, float* weights);
-  void finish();
+  void gather_buckets(float* weights, bool rounded);
+  void start_level(Gather& gather, const Level& level, float* weights);
+  void start_first(Gather& gather, float* weights);
+  void start_last(Gather& gather, float* weights);
+  void climb(float* weights);
+  void complete(std::size_t count, float* weights);
+  CommBlock chunks(const Gather& gather, int first, int count) const;
+  void count_sent(std::int64_t bytes, int others, int on_other_hosts);
 
   Backend& backend_;
   Communicator& communicator_;
@@ -84,12 +102,18 @@ class OwnerExchange {
   int rank_, ranks_;
   Ownership ownership_;
   std::vector<Bucket> sharded_;
-  std::vector<Message> messages_;         // of those that have bf16, in their order
+  std::vector<Message> messages_;  // of those that have bf16, in their order
+  std::vector<Level> levels_;      // all ranks; or across hosts, then on the host
+  bool two_streams_ = false;
   std::vector<CommBlock> blocks_, from_;  // [ranks]
   std::unique_ptr<DeviceBuffer> memory_;  // of messages under way; null: there are none
-  std::vector<CommRequestPtr> requests_;
-  std::vector<InFlight> in_flight_;  // Last: requests end before what they use.
-  std::uint64_t bytes_sent_ = 0;
+  std::int64_t message_units_ = 0;        // of the largest
+  std::size_t slots_ = 0;                 // messages that memory_ has room for
+  SentBytes sent_;
+  // In the order of sharded_: how many have started, are on their last level, are complete.
+  std::size_t started_ = 0, climbed_ = 0, completed_ = 0;
+  std::size_t messages_done_ = 0;
+  std::vector<Gather> gathers_;  // [sharded_]. Last: requests end before what they use.
 };
 
 }  // namespace lockstep

@@ -128,8 +128,6 @@ std::string format_exchange(const Forecast& forecast) {
     text += ", on two levels: the ranks of a host sum their shards first";
   else if (hosts && share.ranks % forecast.network.ranks_per_host != 0)
     text += ", on one level: the last host has fewer ranks than the others";
-  else if (hosts && forecast.network.ranks_per_host > 1)
-    text += ", on one level: the optimizer is sharded by its chunks";
   if (share.subtrees > 1) text += fmt::format("; {:.3g} subtrees a rank", share.subtrees);
   if (share.two_levels && share.host_nodes > 1)
     text += fmt::format(", {:.3g} a host", share.host_nodes);

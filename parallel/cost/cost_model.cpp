@@ -26,12 +26,18 @@ Link slowed_by(double slowness, const Link& link) {
 /// all-gather across hosts and on the host.
 struct LevelSeconds {
   double host_sum = 0, sum = 0, gather = 0, host_gather = 0;
-  double all() const { return host_sum + sum + gather + host_gather; }
+  double sums() const { return host_sum + sum; }
+  double gathers() const { return gather + host_gather; }
 };
 
 /// When buckets are done that go as in Note [Two streams] of bucket_pipeline.h, with one slot.
 class TwoStreams {
  public:
+  /// Ends with the sums: OwnerGathers have the rest.
+  void start_sums(double ready, LevelSeconds bucket) {
+    bucket.gather = bucket.host_gather = 0;
+    start(ready, bucket);
+  }
   void start(double ready, const LevelSeconds& bucket) {
     host_ = std::max({host_, ready, summed_}) + bucket.host_sum;
     network_ = std::max(network_, host_) + bucket.sum;
@@ -54,6 +60,19 @@ class TwoStreams {
   }
   double host_ = 0, network_ = 0;  // when each stream is free
   double summed_ = 0, gathered_ = 0, host_gather_ = 0;
+};
+
+/// How long gathers of weights on two levels take together, on two streams: OwnerExchange.
+class OwnerGathers {
+ public:
+  void add(const LevelSeconds& bucket) {
+    network_ += bucket.gather;
+    host_ = std::max(host_, network_) + bucket.host_gather;
+  }
+  double seconds() const { return host_; }
+
+ private:
+  double network_ = 0, host_ = 0;  // when each stream is free
 };
 
 /// Ranks as a network sees them.
@@ -94,24 +113,29 @@ class Exchange {
           std::max(1 / inside_.bytes_per_s, hosts_ > 1 ? 1 / between_.bytes_per_s : 0);
       return 2 * rounds_s + 2 * bytes * (n_ - 1) / n_ * slowest;
     }
-    if (two_levels_) return on_two_levels(bytes).all();
+    if (two_levels_) {
+      const LevelSeconds levels = on_two_levels(bucket);
+      return levels.sums() + levels.gathers();
+    }
     return 2 * (inside * inside_.latency_s + outside * between_.latency_s) +
            (bucket.gathered_bytes + q_ * bytes) / n_ * to_each;
   }
   /// Of seconds(), the part of a large bucket's all-gather.
   double gathering_share(const BucketWork& bucket) const {
+    if (two_levels_) return on_two_levels(bucket).gathers() / seconds(bucket);
     return bucket.gathered_bytes / (bucket.gathered_bytes + q_ * bucket.bytes);
   }
 
   bool has_two_levels() const { return two_levels_; }
-  LevelSeconds on_two_levels(double bytes) const {
+  LevelSeconds on_two_levels(const BucketWork& bucket) const {
     const double others = ranks_in_host_ - 1, other_hosts = hosts_ - 1;
-    const double on_host = bytes * others / ranks_in_host_ / inside_.bytes_per_s;
-    const double across = bytes * other_hosts / hosts_ / between_.bytes_per_s;
-    return {.host_sum = others * inside_.latency_s + q_ * on_host,
-            .sum = other_hosts * between_.latency_s + k_ * across,
-            .gather = other_hosts * between_.latency_s + across,
-            .host_gather = others * inside_.latency_s + on_host};
+    // Of one byte.
+    const double on_host = others / ranks_in_host_ / inside_.bytes_per_s;
+    const double across = other_hosts / hosts_ / between_.bytes_per_s;
+    return {.host_sum = others * inside_.latency_s + q_ * bucket.bytes * on_host,
+            .sum = other_hosts * between_.latency_s + k_ * bucket.bytes * across,
+            .gather = other_hosts * between_.latency_s + bucket.gathered_bytes * across,
+            .host_gather = others * inside_.latency_s + bucket.gathered_bytes * on_host};
   }
 
  private:
@@ -126,10 +150,7 @@ RankShare share_in(const TrainOptions& options, const BatchPlan& batch, int rank
   const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
   const std::int64_t most = std::min(batch.global_batch, schedule.most_rounds * batch.micro_batch);
   const ExchangeNodes nodes =
-      exchange_nodes(schedule.shards,
-                     schedule.shards_of_rank,
-                     options.sharding == Sharding::none ? ranks_per_host : batch.ranks,
-                     options.reduction);
+      exchange_nodes(schedule.shards, schedule.shards_of_rank, ranks_per_host, options.reduction);
   const auto mean = [](const std::vector<int>& counts) {
     return std::accumulate(counts.begin(), counts.end(), 0.0) / double(counts.size());
   };
@@ -160,14 +181,19 @@ StepCost predict(const Workload& work,
   const Exchange exchange(work, machine.network, parameters, share);
   const bool two_streams = machine.on_gpus && exchange.has_two_levels();
   TwoStreams streams;
+  OwnerGathers gathers;
   double hidden_end = 0, after = 0;  // from the start of the last backward; after its end
   for (const BucketWork& bucket : work.buckets) {
     const double seconds = exchange.seconds(bucket) * crowd;
     cost.communication_s += seconds;
     if (work.overlap == Overlap::off || exchange.gathers_whole(bucket.bytes))
       after += seconds;
-    else if (two_streams)
-      streams.start(bucket.ready * backward_s, exchange.on_two_levels(bucket.bytes));
+    else if (two_streams && share.sharded) {
+      const LevelSeconds levels = exchange.on_two_levels(bucket);
+      streams.start_sums(bucket.ready * backward_s, levels);
+      gathers.add(levels);
+    } else if (two_streams)
+      streams.start(bucket.ready * backward_s, exchange.on_two_levels(bucket));
     else {
       const double gather = share.sharded ? seconds * exchange.gathering_share(bucket) : 0;
       hidden_end = std::max(hidden_end, bucket.ready * backward_s) + seconds - gather;
@@ -175,6 +201,7 @@ StepCost predict(const Workload& work,
     }
   }
   hidden_end = std::max(hidden_end, streams.end());
+  after += gathers.seconds();
   const double at_best =
       std::min(cost.communication_s, after + std::max(0.0, hidden_end - backward_s));
   cost.exposed_s = at_best + (1 - parameters.overlap) * (cost.communication_s - at_best);

@@ -49,9 +49,9 @@ namespace lockstep {
 /// a ring does, and without them R times as much. Levels of a bucket take turns, as they do where
 /// collectives are stream-ordered.
 ///
-/// With a sharded optimizer the all-gather, 1 of a large bucket's 1 + q parts, follows the update
-/// and overlaps with nothing. It gathers weights: less than the bucket, where owners send them as
-/// bf16.
+/// With a sharded optimizer the all-gather, 1 of a large bucket's 1 + q and 1 + k parts, follows
+/// the update and overlaps with nothing. It gathers weights: less than the bucket, where owners
+/// send them as bf16.
 ///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
 /// and the bucket before it is through; between hosts of GPUs once that is through the stage in
@@ -145,8 +145,7 @@ CostParameters fit(const Workload& work,
                    const CostParameters& start = {});
 
 /// Samples, subtrees and levels of the ranks when the run of `options` has `ranks` of them,
-/// `ranks_per_host` on each host. One level with a sharded optimizer, as GradientExchange has it.
-/// Throws ConfigError as plan_batch().
+/// `ranks_per_host` on each host. Throws ConfigError as plan_batch().
 RankShare share_of(const TrainOptions& options, int ranks, int ranks_per_host);
 /// The same for searches: nothing where share_of() throws.
 std::optional<RankShare> try_share_of(const TrainOptions& options, int ranks, int ranks_per_host);

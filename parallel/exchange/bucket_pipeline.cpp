@@ -214,6 +214,12 @@ void BucketPipeline::progress() {
   }
 }
 
+HostCommunicators BucketPipeline::gather_communicators() {
+  if (levels_.size() == 1) return {};
+  return {.host = &levels_[1].gather_communicator(),
+          .across_hosts = &levels_[2].gather_communicator()};
+}
+
 SentBytes BucketPipeline::sent() const {
   SentBytes sum;
   for (const ExchangeLevel& level : levels_) sum += level.sent();

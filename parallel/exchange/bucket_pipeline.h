@@ -75,6 +75,8 @@ class BucketPipeline {
   /// Whether bucket number `index`, counted by start(), is complete.
   bool complete(int index) const { return index < completed(); }
   int started() const { return started_; }
+  /// What brings a bucket's pieces together on two levels; null: there is one.
+  HostCommunicators gather_communicators();
   SentBytes sent() const;
 
  private:

@@ -57,6 +57,9 @@ class ExchangeLevel {
   /// What Reduction::fast has instead of all that.
   CommRequestPtr start_all_reduce(Bucket bucket);
 
+  /// That start_all_gather() uses.
+  Communicator& gather_communicator() { return *gather_comm_; }
+
   /// Of all-reduces, what a ring sends; how much of that goes to other hosts is not known.
   const SentBytes& sent() const { return sent_; }
 

@@ -51,10 +51,7 @@ class GradientExchange::State {
         reduction_(reduction),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
-        // On two levels pieces would have other owners.
-        ranks_per_host_(std::ranges::any_of(buckets, &Bucket::sharded)
-                            ? communicator.size()
-                            : communicator.ranks_per_node()),
+        ranks_per_host_(communicator.ranks_per_node()),
         buckets_(std::move(buckets)),
         chunk_index_(buckets_.size()),
         bucket_of_chunk_(buckets_.size()),
@@ -159,6 +156,7 @@ class GradientExchange::State {
     stage = Stage::finished;
   }
 
+  HostCommunicators gather_communicators() { return chunks_.gather_communicators(); }
   int bucket_count() const { return int(buckets_.size()); }
   std::size_t partial_sum_bytes() const { return sums_.bytes(); }
   std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
@@ -370,6 +368,9 @@ void GradientExchange::buckets_were_replayed(const SentBytes& bytes) {
 }
 void GradientExchange::undo_capture(const ShardPlace& place, const SentBytes& sent) {
   state_->undo_capture(place, sent);
+}
+HostCommunicators GradientExchange::gather_communicators() {
+  return state_->gather_communicators();
 }
 int GradientExchange::bucket_count() const { return state_->bucket_count(); }
 std::size_t GradientExchange::partial_sum_bytes() const { return state_->partial_sum_bytes(); }

@@ -31,8 +31,8 @@ namespace lockstep {
 /// is instead gathered whole and every rank finishes the tree itself: one collective instead of
 /// two, the same bits. Where there are several hosts with equally many ranks, at least two, chunks
 /// are summed on the host first, then across hosts: see Note [Two levels] in
-/// hierarchical_reduction.h. Where a bucket's optimizer is sharded there is one level, as pieces
-/// would have other owners.
+/// hierarchical_reduction.h. Which chunk a rank sums, and so owns of a sharded bucket, depends on
+/// that: owned_index().
 ///
 /// Per step:
 ///   begin_step(schedule)
@@ -81,6 +81,10 @@ class GradientExchange {
   /// Whether progress() has anything to do.
   bool in_flight() const;
   void finish_bucket(int bucket);
+
+  /// What gathers use on two levels, for gathers of the caller's between finish_bucket() of the
+  /// last bucket and start_bucket() of the next step; null: there is one level.
+  HostCommunicators gather_communicators();
 
   int bucket_count() const;
   std::size_t partial_sum_bytes() const;

@@ -60,10 +60,6 @@ LevelPlan make_level_plan(std::span<const std::vector<TreeNode>> nodes) {
   return plan;
 }
 
-bool has_two_levels(int ranks, int ranks_per_host) {
-  return ranks_per_host > 1 && ranks_per_host < ranks && ranks % ranks_per_host == 0;
-}
-
 int max_run_nodes(int shards) {
   LOCKSTEP_ASSERT(shards >= 1);
   const int pairs = std::bit_width(unsigned(shards) + 2) - 2;  // the largest j: 2 (2^j - 1) fit

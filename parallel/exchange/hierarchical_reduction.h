@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/plan/ownership.h"
 #include "lockstep/schedule.h"
 #include "parallel/exchange/tree_sum.h"
 
@@ -29,6 +30,8 @@ namespace lockstep {
 /// Every node of a host is the sum of at least one node of its ranks, so k_h <= Q_h and K <= Q; and
 /// R >= 1. So two levels never send more, neither a host nor all together, and no rule has to keep
 /// one level: they send (k_h + 1) (H - 1) n / H bytes a host, where a ring sends 2 (H - 1) n / H.
+/// With a sharded optimizer the last sum ends the exchange, and weights of w bytes are gathered
+/// instead: (k_h n + w) (H - 1) / H bytes (Note [Sharded optimizer] in ownership.h).
 ///
 /// Where ranks form no clusters (shard_owners()), a host has L consecutive shards. Of a run's
 /// nodes, sizes grow from its left end and shrink to its right end, each size at most once on each
@@ -65,9 +68,6 @@ struct LevelPlan {
 
 /// The last level, of members with `nodes`. Not all empty.
 LevelPlan make_level_plan(std::span<const std::vector<TreeNode>> nodes);
-
-/// Whether there are hosts with several ranks each, so that there are two levels.
-bool has_two_levels(int ranks, int ranks_per_host);
 
 /// How many nodes a run of at most `shards` consecutive shards has at most: the whole number of
 /// Note [Two levels], which some run has. shards >= 1.

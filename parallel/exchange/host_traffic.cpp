@@ -63,7 +63,8 @@ class HostShares {
       return {others * (nodes + weights * ranks) / ranks_,
               ranks * (all_nodes_ - nodes + weights * others) / ranks_};
     const double own = nodes_.of_hosts[host];
-    return {(hosts - 1) * (own + 1) / hosts, (host_nodes_ - own + hosts - 1) / hosts};
+    return {(hosts - 1) * (own + weights) / hosts,
+            (host_nodes_ - own + weights * (hosts - 1)) / hosts};
   }
 
  private:
@@ -84,9 +85,7 @@ HostTraffic host_traffic(std::span<const Bucket> buckets,
                          int ranks_per_host,
                          Reduction reduction) {
   LOCKSTEP_ASSERT(ranks_per_host >= 1 && !owners.empty());
-  const bool sharded = std::ranges::any_of(buckets, &Bucket::sharded);
-  const ExchangeNodes nodes =
-      exchange_nodes(shards, owners, sharded ? int(owners.size()) : ranks_per_host, reduction);
+  const ExchangeNodes nodes = exchange_nodes(shards, owners, ranks_per_host, reduction);
   const HostShares shares(nodes, ranks_per_host, reduction);
   HostTraffic traffic{.hosts = int(shares.hosts()), .levels = nodes.of_hosts.empty() ? 1 : 2};
   for (std::size_t host = 0; host < shares.hosts(); ++host) {

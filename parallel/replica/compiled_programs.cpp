@@ -91,8 +91,10 @@ std::int64_t bucket_bytes(const TrainOptions& options,
 
 BucketRules bucket_rules(const TrainOptions& options,
                          const DeviceTraits& device,
-                         const BatchPlan& batch) {
+                         const BatchPlan& batch,
+                         int ranks_per_host) {
   return {.ranks = batch.ranks,
+          .ranks_per_host = ranks_per_host,
           .cuts_parameters = device.buckets_in_flight > 1,
           .shards_optimizer = options.sharding == Sharding::optimizer};
 }
@@ -103,8 +105,9 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
                                    const data::SampleSpec& samples,
                                    const TrainOptions& options,
                                    const BatchPlan& batch,
-                                   std::vector<std::int64_t> sizes)
-    : traits_(backend.traits()), reuse_(reuse_of_environment()) {
+                                   std::vector<std::int64_t> sizes,
+                                   int ranks_per_host)
+    : traits_(backend.traits()), ranks_per_host_(ranks_per_host), reuse_(reuse_of_environment()) {
   LOCKSTEP_CHECK(backend.allow_tf32(options.precision == Precision::tf32),
                  ConfigError,
                  "`precision` tf32: {} has no tf32 products (GPUs have: `device` cuda)",
@@ -144,8 +147,9 @@ void CompiledPrograms::add(Backend& backend,
                            std::int64_t micro_batch) {
   Graph graph = trace(model, loss, samples, settings_for(options, traits_, batch, micro_batch));
   if (training_.empty())
-    space_ = lay_out(
-        graph, bucket_bytes(options, traits_, graph), bucket_rules(options, traits_, batch));
+    space_ = lay_out(graph,
+                     bucket_bytes(options, traits_, graph),
+                     bucket_rules(options, traits_, batch, ranks_per_host_));
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   check_rounded_weights(graph, space_);
   OtherDeviceMemory others;

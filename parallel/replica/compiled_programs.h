@@ -31,17 +31,19 @@ class CompiledPrograms {
   CompiledPrograms& operator=(const CompiledPrograms&) = delete;
 
   /// `sizes`: micro-batch sizes in samples in addition to the whole one; 0 is added where ranks
-  /// form batch-norm groups. Throws ConfigError: the model declares other parameters for one size
-  /// or mode than for another, or reads a weight that owners send rounded in another precision; the
-  /// device has no tf32 GEMMs; or the optimizer works on hidden matrices and the model has none.
-  /// OutOfMemory: see compile_within_limit().
+  /// form batch-norm groups. `ranks_per_host`: Communicator::ranks_per_node(); programs and their
+  /// memory do not depend on it. Throws ConfigError: the model declares other parameters for one
+  /// size or mode than for another, or reads a weight that owners send rounded in another
+  /// precision; the device has no tf32 GEMMs; or the optimizer works on hidden matrices and the
+  /// model has none. OutOfMemory: see compile_within_limit().
   CompiledPrograms(Backend& backend,
                    const ModelFunction& model,
                    const LossFunction& loss,
                    const data::SampleSpec& samples,
                    const TrainOptions& options,
                    const BatchPlan& batch,
-                   std::vector<std::int64_t> sizes);
+                   std::vector<std::int64_t> sizes,
+                   int ranks_per_host = 1);
 
   /// Compiles a further program for evaluation, late_evaluation(), which replaces the previous one.
   /// Throws as the constructor.
@@ -89,6 +91,7 @@ class CompiledPrograms {
                                      const Graph& first,
                                      std::int64_t micro_batch) const;
   const DeviceTraits traits_;
+  const int ranks_per_host_;
   FlatSpace space_;
   MemoryReuse reuse_;
   RecomputeIndex choice_;  // the whole micro-batch, which comes first, decides
@@ -112,7 +115,8 @@ std::int64_t bucket_bytes(const TrainOptions& options,
                           const Graph& graph);
 BucketRules bucket_rules(const TrainOptions& options,
                          const DeviceTraits& device,
-                         const BatchPlan& batch);
+                         const BatchPlan& batch,
+                         int ranks_per_host = 1);
 /// What the phase `orthogonalize` of the optimizer runs for a training graph; null: it has no such
 /// phase. Throws ConfigError: there is no matrix for it.
 std::unique_ptr<Program> compile_orthogonalization(Backend& backend,

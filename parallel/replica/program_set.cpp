@@ -25,8 +25,14 @@ std::unique_ptr<CompiledPrograms> compile(RankContext& context,
                                           const std::vector<std::int64_t>& sizes) {
   std::unique_ptr<CompiledPrograms> compiled;
   compile_with_broadcast_algorithms(context, [&] {
-    compiled = std::make_unique<CompiledPrograms>(
-        context.backend(), model, loss, samples, options, batch, sizes);
+    compiled = std::make_unique<CompiledPrograms>(context.backend(),
+                                                  model,
+                                                  loss,
+                                                  samples,
+                                                  options,
+                                                  batch,
+                                                  sizes,
+                                                  context.communicator().ranks_per_node());
   });
   return compiled;
 }

@@ -50,11 +50,11 @@ struct ReplicaParts {
   Ownership ownership;
   /// Of owners, or of those who share matrices out; null: the ranks' own, in stream order.
   std::unique_ptr<Communicator> owner_communicator;
+  GradientExchange exchange;
   std::unique_ptr<OwnerExchange> owners;     ///< null: the optimizer is not sharded
   std::unique_ptr<MatrixExchange> matrices;  ///< null: no rank orthogonalizes for another
   OptimizerStep optimizer;
   WeightAverage average;
-  GradientExchange exchange;
   GradientExchange evaluation_exchange;
   StepStatusRing outcomes;
   ShardNorms shard_norms;

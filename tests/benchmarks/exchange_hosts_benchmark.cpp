@@ -118,12 +118,16 @@ class Benchmark {
   }
 
   HostTraffic planned(std::span<const Bucket> buckets, Reduction reduction, bool one_level) const {
-    std::vector<Bucket> copies(buckets.begin(), buckets.end());
-    // A sharded bucket has one level; what its all-gather of weights sends is what gradients'
-    // would.
-    for (Bucket& bucket : copies) bucket.sharded = one_level;
-    return host_traffic(
-        copies, schedule_.shards, schedule_.shards_of_rank, world_.ranks_per_node(), reduction);
+    HostTraffic traffic = host_traffic(
+        buckets, schedule_.shards, schedule_.shards_of_rank, world_.ranks_per_node(), reduction);
+    if (!one_level) return traffic;
+    // That of host_traffic.h with a node a rank, where no bucket is small enough to be gathered
+    // whole.
+    const double ranks = world_.size(), here = world_.ranks_per_node();
+    traffic.levels = 1;
+    traffic.busiest = double(gradients_.size()) * sizeof(float) * 2 * here * (ranks - here) / ranks;
+    traffic.all = traffic.hosts * traffic.busiest;
+    return traffic;
   }
 
   void exchange(Kind& kind) {

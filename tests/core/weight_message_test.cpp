@@ -39,7 +39,7 @@ const Segment& segment_at(const FlatSpace& space, std::int64_t place) {
   return *std::prev(std::ranges::upper_bound(space.segments, place, {}, &Segment::offset));
 }
 
-TEST(WeightMessage, HasEveryElementOnceInItsOwnersBlock) {
+TEST(WeightMessage, HasEveryElementOnceInItsChunksBlock) {
   const Graph graph = mlp();
   for (const int ranks : {2, 3, 4, 7}) {
     SCOPED_TRACE(ranks);
@@ -54,10 +54,10 @@ TEST(WeightMessage, HasEveryElementOnceInItsOwnersBlock) {
       const WeightMessage message = make_weight_message(space, bucket);
       ASSERT_EQ(message.blocks.size(), std::size_t(ranks));
       std::int64_t offset = bucket.offset, place = 0, bf16 = 0, units = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const WeightBlock& block = message.blocks[std::size_t(rank)];
+      for (int chunk = 0; chunk < ranks; ++chunk) {
+        const WeightBlock& block = message.blocks[std::size_t(chunk)];
         EXPECT_EQ(block.place, place);
-        EXPECT_EQ(offset, owned_chunk(bucket, rank, ranks).offset);
+        EXPECT_EQ(offset, chunk_of(bucket, chunk, ranks).offset);
         std::int64_t end = block.place;
         for (const WeightPiece& piece : block.pieces) {
           EXPECT_EQ(piece.offset, offset);

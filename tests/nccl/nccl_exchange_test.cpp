@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange of gradients over a played NCCL: the bits are those over MPI.
+#include <bit>
 #include <gtest/gtest.h>
 
+#include "core/base/random.h"
+#include "core/step/owner_exchange.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/staged_communicator.h"
 #include "tests/nccl/nccl_fixture.h"
@@ -109,6 +112,93 @@ TEST(NcclExchange, ManyBucketsOnTwoLevelsHaveTheBitsOfMpi) {
   Traffic traffic;
   ClaimedHosts hosts(mpi_world(), 2, traffic);
   expect_equal_bits(Reduction::reproducible, Values::random, hosts, large_buckets());
+}
+
+/// Five buckets whose weights come back from their owners, one that every rank has, and a message
+/// of bf16 in most of the others.
+FlatSpace sharded_space(int per_host) {
+  const int ranks = mpi_world().size();
+  FlatSpace space;
+  space.ranks = ranks;
+  space.ranks_per_host = per_host;
+  for (const int blocks : {2, 1, 3, 2, 4}) {
+    const std::int64_t elems = blocks * 4096 * ranks;
+    space.segments.push_back({.parameter = int(space.segments.size()),
+                              .offset = space.elems,
+                              .elems = elems,
+                              .bucket = int(space.buckets.size()),
+                              .bf16 = blocks != 2});
+    space.buckets.push_back({.offset = space.elems,
+                             .elems = elems,
+                             .sharded = true,
+                             .bf16_elems = blocks != 2 ? elems : 0});
+    space.elems += elems;
+  }
+  space.segments.push_back({.parameter = 5, .offset = space.elems, .elems = 640, .bucket = 5});
+  space.buckets.push_back({.offset = space.elems, .elems = 640});
+  space.elems += 640;
+  return space;
+}
+
+/// To nearest even.
+float rounded_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
+}
+
+/// On streams in adverse orders. A rank's own chunks stay as they were; of others what is sent in
+/// bf16 is rounded.
+void expect_weights_from_owners(Communicator& host, int per_host) {
+  const auto nccl = make_nccl({.join_s = 30}, host);
+  const FlatSpace space = sharded_space(per_host);
+  std::vector<float> all(std::size_t(space.elems));
+  const Ownership ownership(space, nccl->rank());
+  std::vector<float> gradients(all.size());
+  OnDevice<float> flat(gradients), weights(all);
+  GradientExchange exchange(
+      device(), *nccl, Reduction::reproducible, space.buckets, flat.data(), nccl->size());
+  OwnerExchange owners(device(), *nccl, exchange.gather_communicators(), space, flat.data());
+  int step = 0;
+  for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first})
+    for (const bool rounds : {false, true}) {
+      RandomStream random(random_key(7, "weights"), std::uint64_t(step++));
+      for (float& value : all) value = random.uniform() - 0.5f;
+      std::vector<float> own(all.size(), NAN), expected = all;
+      if (rounds)
+        for (const Segment& segment : space.segments)
+          for (std::int64_t i = segment.offset; segment.bf16 && i < segment.offset + segment.elems;
+               ++i)
+            expected[std::size_t(i)] = rounded_to_bf16(all[std::size_t(i)]);
+      for (const OwnedStretch& stretch : ownership.stretches())
+        for (std::vector<float>* values : {&own, &expected})
+          std::copy_n(
+              all.begin() + stretch.offset, stretch.elems, values->begin() + stretch.offset);
+      weights.set(own);
+      emulator::set_stream_mode(mode);
+      if (rounds)
+        owners.share_weights(weights.data());
+      else
+        owners.gather_weights(weights.data());
+      const std::vector<float> result = weights.get();
+      emulator::set_stream_mode(StreamMode::at_once);
+      EXPECT_EQ(hash_buckets(result, space.buckets), hash_buckets(expected, space.buckets))
+          << "streams: " << int(mode) << ", rounded: " << rounds;
+    }
+  nccl->require_healthy();
+}
+
+TEST(NcclExchange, WeightsComeFromTheirOwners) {
+  if (mpi_world().size() == 1) GTEST_SKIP() << "needs another rank";
+  expect_weights_from_owners(mpi_world(), mpi_world().size());
+}
+
+TEST(NcclExchange, WeightsComeFromTheirOwnersOnTwoLevels) {
+  if (mpi_world().size() < 4) GTEST_SKIP() << "needs two hosts of two ranks";
+  Traffic traffic;
+  ClaimedHosts hosts(mpi_world(), 2, traffic);
+  const int joined = fake().joined;
+  expect_weights_from_owners(hosts, 2);
+  EXPECT_EQ(fake().joined - joined, 3) << "those of the exchange";
 }
 
 // Sums of integers are exact in whatever order.

@@ -269,6 +269,19 @@ TEST_F(NcclTwoLevels, EqualBitsOfLargeBuckets) {
   expect_bits_of_mpi(run, hosts_);
 }
 
+// Weights go across hosts on the stream of the network, and graphs hold that.
+TEST_F(NcclTwoLevels, EqualBitsOfAShardedOptimizer) { expect_bits_of_mpi(sharded_run(), hosts_); }
+
+TEST_F(NcclTwoLevels, EqualBitsOfAShardedOptimizerInBf16) {
+  SmallRun run = sharded_run();
+  run.options.precision = Precision::bf16;
+  expect_bits_of_mpi(run, hosts_);
+}
+
+TEST_F(NcclTwoLevels, OwnersAreConnectedBeforeStep1) {
+  expect_all_connected_before_step_1(sharded_run(), hosts_);
+}
+
 /// Every rank leaves a training whose network fails in a replay, although graphs hold collectives.
 void expect_an_error_from_replays(Communicator& host) {
   SmallRun run = small_run();

@@ -67,7 +67,8 @@ void train(Communicator& communicator,
            std::int64_t warm_up,
            std::int64_t steps,
            Middle middle,
-           std::int64_t global_batch = 48) {
+           std::int64_t global_batch = 48,
+           Sharding sharding = Sharding::none) {
   testing::DeviceContext context(communicator);
   // While other ranks spin for each other, a thread waits long for its turn on two cores.
   const int workers = context.size() == 1 ? 1 : 0;
@@ -78,9 +79,10 @@ void train(Communicator& communicator,
   options.clip_norm = 1.0f;
   // Several buckets, some above and some below what is gathered whole.
   options.bucket_mb = 0.05;
+  options.sharding = sharding;
   const std::int64_t rest = 1000 % options.global_batch;
   Replica replica(context,
-                  nn::make_model({.name = model, .hidden = {64}, .dropout = 0.1f}),
+                  nn::make_model({.name = model, .hidden = {80}, .dropout = 0.1f}),
                   softmax_cross_entropy,
                   glyphs.train->spec(),
                   options,
@@ -104,8 +106,9 @@ void train(Communicator& communicator,
 void expect_no_allocation(const std::string& model,
                           Precision precision = Precision::fp32,
                           Communicator& communicator = testing::mpi_world(),
-                          std::int64_t global_batch = 48) {
-  train(communicator, model, precision, 50, 100, start_counting, global_batch);
+                          std::int64_t global_batch = 48,
+                          Sharding sharding = Sharding::none) {
+  train(communicator, model, precision, 50, 100, start_counting, global_batch, sharding);
   stop_counting();
   EXPECT_EQ(own_allocations.load(), 0) << model;
   if (testing::mpi_world().rank() == 0)
@@ -129,6 +132,8 @@ TEST(Allocation, NoneInSteadyStateOnTwoHosts) {
   testing::ClaimedHosts claimed(testing::mpi_world(), 2, traffic);
   expect_no_allocation("mlp", Precision::fp32, claimed, 64);  // two shards a rank
   EXPECT_GT(traffic.collectives_in_parts, 0);
+  for (const Precision precision : {Precision::fp32, Precision::bf16})
+    expect_no_allocation("mlp", precision, claimed, 64, Sharding::optimizer);
 }
 TEST(Allocation, NoneInSteadyStateBf16) { expect_no_allocation("convnet", Precision::bf16); }
 

@@ -20,6 +20,7 @@
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/checkpointing.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/null_backend.h"
@@ -93,13 +94,18 @@ TEST_P(CheckpointRanks, FilesAreThoseOfOneRank) {
   if (leads()) save_all(run, Sharding::none, folder / "alone", self);
   save_all(run, Sharding::none, folder / "together", world());
   if (world().size() > 1) save_all(run, Sharding::optimizer, folder / "sharded", world());
+  if (world().size() == 4) {
+    testing::Traffic traffic;
+    testing::ClaimedHosts hosts(world(), 2, traffic);
+    save_all(run, Sharding::optimizer, folder / "on hosts", hosts);
+  }
   world().barrier();
   if (!leads()) return;
   const std::map<std::string, std::string> alone = tensors_in(folder / "alone");
   std::vector<std::string> skipped;
   const std::int64_t last = run.options.steps;
-  for (const char* other : {"together", "sharded"}) {
-    if (world().size() == 1 && std::string(other) == "sharded") continue;
+  for (const char* other : {"together", "sharded", "on hosts"}) {
+    if (!fs::exists(folder / other)) continue;
     const auto newest = io::newest_checkpoint(folder / other, skipped);
     ASSERT_TRUE(newest);
     EXPECT_EQ(newest->state.step, last);

@@ -135,6 +135,21 @@ TEST(CostModel, WeightsInBf16TakeHalfOfAnAllGather) {
       predict(work, {two_a_host(), 0}, {.per_sample_s = 1}, share).exposed_s, all / 3, kRounding);
 }
 
+// The gathers follow the update: across hosts, then on the host. On GPUs the second bucket crosses
+// the network while the first is gathered on the host.
+TEST(CostModel, WeightsOfAShardedOptimizerAreGatheredOnTwoLevels) {
+  Workload work{.buckets = {{kMiB, 0, kMiB / 2}, {kMiB, 0, kMiB / 2}}};
+  const RankShare share{.ranks = 4, .samples = 8, .two_levels = true, .sharded = true};
+  const double host_sum = 1e-6 + kMiB / 2 / 1e9, sum = 1e-5 + kMiB / 2 / 2e8;
+  const double host_gather = 1e-6 + kMiB / 4 / 1e9, gather = 1e-5 + kMiB / 4 / 2e8;
+  const auto cost = [&](bool on_gpus) {  // backward takes long enough to hide all sums
+    return predict(work, {two_a_host(), 0, on_gpus}, {.per_sample_s = 1}, share);
+  };
+  EXPECT_NEAR(cost(false).communication_s, 2 * (host_sum + sum + gather + host_gather), kRounding);
+  EXPECT_NEAR(cost(false).exposed_s, 2 * (gather + host_gather), kRounding);
+  EXPECT_NEAR(cost(true).exposed_s, 2 * gather + host_gather, kRounding);
+}
+
 TEST(CostModel, RanksThatShareACoreTakeTurns) {
   const Machine two_cores{shared_memory_network(), 2};
   const CostParameters parameters{.fixed_s = 1, .per_sample_s = 1, .contention = 1.25};
@@ -300,7 +315,8 @@ TEST(ShareOf, HostsOfEquallyManyRanksSumFirst) {
   EXPECT_DOUBLE_EQ(share_of(options, 24, 8).host_nodes, 7.0 / 3)
       << "64 + 16, 16 + 32 + 32 and 64 + 16";
   options.sharding = Sharding::optimizer;
-  EXPECT_FALSE(share_of(options, 24, 8).two_levels) << "owners of chunks are those of one level";
+  EXPECT_TRUE(share_of(options, 24, 8).two_levels) << "owners are those who sum across hosts";
+  EXPECT_FALSE(share_of(options, 12, 8).two_levels);
   options.sharding = Sharding::none;
   options.reduction = Reduction::fast;
   EXPECT_FALSE(share_of(options, 24, 8).two_levels);

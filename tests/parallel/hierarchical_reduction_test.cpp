@@ -337,7 +337,7 @@ TEST(HostTraffic, AddsUpTheMessagesBetweenHosts) {
         const std::vector<ShardRange> owners = shard_owners(shards, ranks, 1);
         for (const bool sharded : {false, true}) {
           const Bucket buckets[] = {{0, small}, {small, chunk * ranks * 8, sharded}};
-          const bool two = has_two_levels(ranks, per_host) && !sharded;
+          const bool two = has_two_levels(ranks, per_host);
           const HostBytes expected =
               count_messages(owners, shards, per_host, small * 4.0, chunk * 8 * 4.0, two);
           const HostTraffic traffic =
@@ -352,27 +352,6 @@ TEST(HostTraffic, AddsUpTheMessagesBetweenHosts) {
           EXPECT_NEAR(traffic.busiest, most, 1e-12 * most);
         }
       }
-}
-
-// One node a rank: of a bucket half of what hosts send is gradients, half weights.
-TEST(HostTraffic, WeightsInBf16AreHalfOfTheirBytes) {
-  const std::vector<ShardRange> owners = shard_owners(8, 8, 1);
-  const auto traffic = [&](std::int64_t bf16) {
-    const Bucket bucket{.elems = 1 << 20, .sharded = true, .bf16_elems = bf16};
-    return host_traffic({&bucket, 1}, 8, owners, 2, Reduction::reproducible);
-  };
-  EXPECT_DOUBLE_EQ(traffic(1 << 20).all, 0.75 * traffic(0).all);
-  EXPECT_DOUBLE_EQ(traffic(1 << 20).busiest, 0.75 * traffic(0).busiest);
-  EXPECT_DOUBLE_EQ(traffic(1 << 19).all, 0.875 * traffic(0).all);
-}
-
-TEST(HostTraffic, FastIsARing) {
-  const Bucket bucket{0, 1 << 20};
-  const std::vector<ShardRange> owners = shard_owners(64, 16, 1);
-  const HostTraffic traffic = host_traffic({&bucket, 1}, 64, owners, 8, Reduction::fast);
-  EXPECT_EQ(traffic.levels, 1);
-  EXPECT_DOUBLE_EQ(traffic.busiest, 2.0 * 15 / 16 * (4 << 20));
-  EXPECT_DOUBLE_EQ(traffic.all, 2 * traffic.busiest);
 }
 
 TEST(LevelPlan, RanksPerHostWhereHostsAreAlike) {

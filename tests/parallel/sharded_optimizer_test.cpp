@@ -9,74 +9,31 @@
 #include "parallel/memory/memory_plan.h"
 #include "parallel/replica/replica_check.h"
 #include "parallel/replica/replica_state.h"
+#include "tests/parallel/sharded_runs.h"
 #include "tests/parallel/shared_folder.h"
-#include "tests/parallel/small_runs.h"
 #include "tests/support/test_backend.h"
 
 namespace lockstep {
 namespace {
 
+using testing::digest_of_one_rank;
+using testing::go_on;
+using testing::of_one_rank;
+using testing::run_of;
 using testing::SharedFolder;
 using testing::SmallRun;
 
+using Case = testing::ShardedCase;
+
 Communicator& world() { return testing::mpi_world(); }
-
-/// Of several blocks of a norm for each rank, in several buckets, with a short last batch.
-SmallRun mlp() {
-  SmallRun run{
-      nn::make_model({.name = "mlp", .outputs = 10, .hidden = {300, 140}, .dropout = 0.1f}),
-      data::glyphs(64, 16),
-      {.global_batch = 30, .micro_batch = 4, .steps = 5}};
-  run.options.bucket_mb = 0.3;
-  run.options.log_every = 0;
-  return run;
-}
-
-SmallRun gpt() {
-  SmallRun run = testing::small_gpt();
-  run.options.log_every = 0;
-  return run;
-}
+SmallRun mlp() { return testing::sharded_mlp(); }
+SmallRun gpt() { return testing::sharded_gpt(); }
 
 SmallRun resnet() {
   SmallRun run = testing::small_resnet();
   run.options.log_every = 0;
   return run;
 }
-
-struct Case {
-  const char* name;
-  SmallRun (*run)();
-  Optimizer optimizer;
-  float clip_norm = 0;
-  float ema = 0;
-  Precision precision = Precision::fp32;
-  std::vector<std::string> freeze = {};
-  float clip_value = 0, clip_agc = 0;
-  int shards = 0;  ///< fewer than micro-batches: gradients accumulate
-};
-
-SmallRun run_of(const Case& c) {
-  SmallRun run = c.run();
-  run.options.optimizer = c.optimizer;
-  run.options.clip_norm = c.clip_norm;
-  run.options.clip_value = c.clip_value;
-  run.options.clip_agc = c.clip_agc;
-  if (c.ema > 0) run.options.ema = {.decay = c.ema};
-  run.options.precision = c.precision;
-  run.options.freeze = c.freeze;
-  run.options.shards = c.shards;
-  return run;
-}
-
-/// What rank 0 alone, without sharding, ends with; on other ranks nothing.
-TrainSummary of_one_rank(SmallRun run) {
-  run.options.sharding = Sharding::none;
-  run.options.checkpoint = {};
-  SelfCommunicator self;
-  return world().rank() == 0 ? testing::train(run, self) : TrainSummary();
-}
-std::string digest_of_one_rank(const SmallRun& run) { return of_one_rank(run).weights_sha256; }
 
 /// What `look` says of the parts of a replica.
 template <typename Look>
@@ -189,16 +146,6 @@ TEST(ShardedOptimizerOf, ClipsUnitsOfSeveralOwners) {
   EXPECT_GT(norm_bytes(), without) << "no unit is in parts";
   const std::string alone = digest_of_one_rank(run);
   EXPECT_TRUE(world().rank() != 0 || alone != unclipped);
-}
-
-/// A run of `steps` steps that goes on from the folder's checkpoint where there is one.
-std::string go_on(SmallRun run,
-                  const std::string& folder,
-                  std::int64_t steps,
-                  Communicator& ranks) {
-  run.options.steps = steps;
-  run.options.checkpoint = {.folder = folder, .every_steps = steps, .resume = "auto"};
-  return testing::train(run, ranks).weights_sha256;
 }
 
 void expect_bits_through_resumes(Precision precision) {

@@ -6,11 +6,13 @@
 #include <numeric>
 
 #include "core/step/dry_communicator.h"
+#include "core/step/owner_exchange.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/watched_communicator.h"
 #include "parallel/cost/cost_model.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/gradient_exchange.h"
+#include "parallel/exchange/host_traffic.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/exchange_fixture.h"
 #include "tests/support/mpi_world.h"
@@ -221,6 +223,88 @@ TEST(TwoLevelExchange, SendsTheNodesOfEachHostOverTheNetwork) {
               kEqualChunks, per_host, {.two_levels = true, .host_nodes = double(of_hosts) / hosts}),
           double(sent) / hosts,
           1);
+    }
+  }
+}
+
+/// Two sharded buckets, and a small one between that is not.
+FlatSpace sharded_space(int per_host) {
+  FlatSpace space;
+  space.ranks = mpi_world().size();
+  space.ranks_per_host = per_host;
+  space.buckets = {{.offset = 0, .elems = kEqualChunks, .sharded = true},
+                   {.offset = kEqualChunks, .elems = 320},
+                   {.offset = kEqualChunks + 320, .elems = 2 * kEqualChunks, .sharded = true}};
+  space.elems = 3 * kEqualChunks + 320;
+  return space;
+}
+
+/// Nothing but what this rank owns.
+void forget_others_chunks(const FlatSpace& space, std::vector<float>& values) {
+  const Ownership ownership(space, mpi_world().rank());
+  std::vector<float> own(values.size(), NAN);
+  for (const OwnedStretch& stretch : ownership.stretches())
+    std::copy_n(values.begin() + stretch.offset, stretch.elems, own.begin() + stretch.offset);
+  values = own;
+}
+
+TEST(TwoLevelExchange, ShardedSumsEndAtTheirOwnersAndComeBackFromThem) {
+  for (const int per_host : claims(mpi_world().size()))
+    for (const bool in_stream_order : {false, true}) {
+      const FlatSpace space = sharded_space(per_host);
+      Traffic traffic;
+      ClaimedHosts claimed(mpi_world(), per_host, traffic, in_stream_order);
+      const FakeGradients fake(space.buckets, Values::random);
+      std::vector<float> gradients(fake.elems());
+      NullBackend backend;
+      GradientExchange exchange(
+          backend, claimed, Reduction::reproducible, space.buckets, gradients.data(), 48);
+      OwnerExchange owners(
+          backend, claimed, exchange.gather_communicators(), space, gradients.data());
+      int step = 0;
+      for (const Schedule& schedule : schedules_for(per_host)) {
+        run_step(exchange, gradients, fake, schedule, claimed.rank(), step);
+        forget_others_chunks(space, gradients);
+        owners.share_weights(gradients.data());
+        EXPECT_FALSE(owners.in_flight());
+        expect_tree_bits(fake, gradients, schedule, step++);
+      }
+    }
+}
+
+// Sums go to the owner's host once for each node of another host, weights once.
+TEST(TwoLevelExchange, AShardedBucketSendsWhatAnotherDoes) {
+  const int ranks = mpi_world().size();
+  for (const int per_host : claims(ranks)) {
+    const FlatSpace space = sharded_space(per_host);
+    const FakeGradients fake(space.buckets, Values::integers);
+    std::vector<float> gradients(fake.elems());
+    NullBackend backend;
+    for (const Schedule& schedule : {one_shard_each(per_host, false), shards_on_all(64)}) {
+      Traffic traffic;
+      ClaimedHosts claimed(mpi_world(), per_host, traffic);
+      GradientExchange exchange(
+          backend, claimed, Reduction::reproducible, space.buckets, gradients.data(), 64);
+      OwnerExchange owners(
+          backend, claimed, exchange.gather_communicators(), space, gradients.data());
+      run_step(exchange, gradients, fake, schedule, claimed.rank(), 0);
+      owners.share_weights(gradients.data());
+      const SentBytes sent = exchange.sent() + owners.sent();
+      const std::uint64_t all = sum_over_ranks(sent.network);
+      const HostTraffic planned = host_traffic(space.buckets,
+                                               schedule.shards,
+                                               schedule.shards_of_rank,
+                                               per_host,
+                                               Reduction::reproducible);
+      EXPECT_EQ(planned.levels, 2);
+      EXPECT_NEAR(planned.all, double(all), 1e-12 * double(all));
+      std::vector<Bucket> whole = space.buckets;
+      for (Bucket& bucket : whole) bucket.sharded = false;
+      GradientExchange other(
+          backend, claimed, Reduction::reproducible, whole, gradients.data(), 64);
+      run_step(other, gradients, fake, schedule, claimed.rank(), 0);
+      EXPECT_EQ(other.bytes_sent(), sent.all);
+      EXPECT_EQ(other.network_bytes_sent(), sent.network);
     }
   }
 }
