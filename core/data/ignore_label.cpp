@@ -28,6 +28,10 @@ class IgnoreLabel final : public Dataset {
     std::memcpy(&label, target, sizeof label);
     if (label == label_) std::memcpy(target, &kIgnoreIndex, sizeof kIgnoreIndex);
   }
+  std::int32_t label(std::int64_t index) const override {
+    const std::int32_t label = dataset_->label(index);
+    return label == label_ ? kIgnoreIndex : label;
+  }
   std::string describe() const override {
     return fmt::format("{}, class {} ignored", dataset_->describe(), label_);
   }

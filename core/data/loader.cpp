@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/check.h"
+#include "core/data/augment/mix.h"
 #include "core/data/loader_slot.h"
 #include "core/data/worker_control.h"
 
@@ -68,6 +69,15 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
                  augmentation.to_string(),
                  dataset.describe(),
                  input.to_string());
+  if (augmentation.mixes()) {
+    check_mixed(dataset.spec());
+    LOCKSTEP_CHECK(options.micro_batch >= 2,
+                   ConfigError,
+                   "`augment`: {} mixes the images of a micro-batch, so `micro_batch` must be 2 or "
+                   "more, got {}",
+                   augmentation.to_string(),
+                   options.micro_batch);
+  }
   const std::int64_t limit = std::min(input.shape[0], input.shape[1]);
   LOCKSTEP_CHECK(
       augmentation.shift + augmentation.crop < limit,

@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/data/augment/augment_image.h"
+#include "core/data/augment/mix.h"
 
 namespace lockstep::data {
 
@@ -20,9 +21,11 @@ std::shared_ptr<std::byte[]> memory(const LoaderOptions& options, std::size_t by
 
 LoaderSlot::LoaderSlot(const Dataset& dataset, const LoaderOptions& options)
     : input_bytes(std::size_t(options.micro_batch) * dataset.spec().input.bytes()),
-      target_bytes(std::size_t(options.micro_batch) * dataset.spec().target.bytes()),
+      target_bytes(std::size_t(options.micro_batch) *
+                   target_type(dataset.spec(), options.augmentation).bytes()),
       input(memory(options, input_bytes)),
-      target(memory(options, target_bytes)) {
+      target(memory(options, target_bytes)),
+      mixed(options.augmentation.mixes()) {
   request.samples.reserve(std::size_t(options.micro_batch));
   if (options.augmentation.none()) return;
   scratch.resize(dataset.spec().input.bytes());
@@ -57,6 +60,11 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
             scratch.data());
     sample_input += scratch.size();
   }
+  if (!mixed) return;
+  const Mix mix =
+      draw_mix(options.augmentation, image, options.seed, request.epoch, request.position);
+  mix_images(mix, image, count, input.get(), scratch.data());
+  mix_targets(mix, count, target.get());
 }
 
 void LoaderSlot::load_good_samples(const Dataset& dataset, const LoaderOptions& options) {
@@ -90,7 +98,7 @@ void LoaderSlot::load_good_samples(const Dataset& dataset, const LoaderOptions& 
 }
 
 LoadedBatch LoaderSlot::batch() const {
-  return {input.get(), target.get(), std::int64_t(request.samples.size())};
+  return {input.get(), target.get(), std::int64_t(request.samples.size()), mixed};
 }
 
 std::size_t LoaderSlot::memory_bytes() const {

@@ -32,6 +32,7 @@ struct LoaderSlot {
   std::vector<std::int64_t> skipped;  ///< samples that others took the place of, in the last fill()
   std::string first_skipped;          ///< what was wrong with the first of them
   std::exception_ptr error;           ///< what happened instead of a batch
+  bool mixed = false;                 ///< targets are soft_target()
   bool filled = false;  ///< input and target, or error, are there for the training thread
 };
 

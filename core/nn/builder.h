@@ -20,6 +20,7 @@ struct BuilderSettings {
   std::int64_t vocabulary = 0;  ///< tokens of the data, set by trace(); embeddings must hold them
   std::vector<data::EmbeddedColumn> embedded = {};  ///< of the data, set by trace()
   Precision precision = Precision::fp32;
+  bool soft_targets = false;      ///< in training, targets are data::soft_target()
   bool fuse = true;               ///< apply the passes of core/plan/fuse.h
   bool recompute = false;         ///< activations may be computed again: see fuse()
   std::int64_t row_multiple = 1;  ///< of bf16 logits, if `fuse`: see pad_logits()

@@ -27,13 +27,15 @@ Value Builder::softmax_cross_entropy(Value logits,
                                      Value labels,
                                      float label_smoothing,
                                      std::optional<std::int32_t> ignore_index,
+                                     const std::vector<float>& class_weights,
                                      SourceLoc where) {
   const bool with_gradient = mode() == Mode::training;
-  const auto outputs = graph_.add_node(
-      std::make_shared<ops::SoftmaxCrossEntropy>(label_smoothing, with_gradient, ignore_index),
-      {logits.id(), labels.id(), sample_weight().id()},
-      layer_path("", "softmax_cross_entropy"),
-      where);
+  const auto outputs =
+      graph_.add_node(std::make_shared<ops::SoftmaxCrossEntropy>(
+                          label_smoothing, with_gradient, ignore_index, 0, class_weights),
+                      {logits.id(), labels.id(), sample_weight().id()},
+                      layer_path("", "softmax_cross_entropy"),
+                      where);
   graph_.accumulate_into(outputs[0], metric("loss"));
   graph_.accumulate_into(outputs[1], metric("correct"));
   if (ignore_index) graph_.accumulate_into(outputs[2], metric("counted"));

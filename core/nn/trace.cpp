@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/name_patterns.h"
+#include "core/data/augment/mix.h"
 #include "core/data/embedded_column.h"
 #include "core/grad/differentiate.h"
 #include "core/nn/builder.h"
@@ -93,8 +94,11 @@ Graph trace(const ModelFunction& model,
                  "data: samples of tokens need to say how many different ones there are");
   Builder nn(graph, traced);
   Value x(&graph, graph.add_input(kInputName, batch_of(samples.input, settings.micro_batch)));
+  const bool soft = settings.soft_targets && settings.mode == Mode::training;
+  if (soft) data::check_mixed(samples);
+  const TensorType target_type = soft ? data::soft_target() : samples.target;
   const Value target(&graph,
-                     graph.add_input(kTargetName, batch_of(samples.target, settings.micro_batch)));
+                     graph.add_input(kTargetName, batch_of(target_type, settings.micro_batch)));
   if (!samples.scale.empty()) x = nn.normalize(x, samples.scale, samples.shift);
   const Value prediction = model(nn, x);
   check_embedding(graph, samples);

@@ -17,14 +17,16 @@ inline constexpr const char* kSampleWeightName = "sample_weight";
 
 /// Runs the model once for a micro-batch of `settings.micro_batch` samples: inputs, Normalize where
 /// the samples ask for it, model, loss, and in training mode the backward pass. The graph is
-/// verified. A model declares the same parameters in the same order for every micro-batch and mode
+/// verified. With `soft_targets` the target of training is data::soft_target() of each sample.
+/// A model declares the same parameters in the same order for every micro-batch and mode
 /// (ProgramSet checks it).
 /// Parameters that `settings.freeze` names keep their values: no gradient, no update, no weight
 /// decay. Batch norm's running statistics have neither and follow the data all the same.
 /// Throws ShapeError and ConfigError of the model; ShapeError: it has another number of outputs
 /// than the data has classes; ConfigError: the loss function does not end in a loss;
-/// a pattern of `freeze` matches nothing, or all of them leave nothing to train; samples have
-/// embedded columns that contradict them (check_embedded()) or that the model does not embed.
+/// soft targets of samples without one class each; a pattern of `freeze` matches nothing, or all of
+/// them leave nothing to train; samples have embedded columns that contradict them
+/// (check_embedded()) or that the model does not embed.
 Graph trace(const ModelFunction& model,
             const LossFunction& loss,
             const data::SampleSpec& samples,

@@ -57,8 +57,11 @@ ValueId pad_logits(Graph& graph, ValueId loss, std::int64_t multiple) {
       const auto& op = op_cast<ops::SoftmaxCrossEntropy>(*node.op);
       const std::int64_t classes = graph.value(node.inputs[0]).type.shape[-1];
       rewriter.copy(node,
-                    std::make_shared<ops::SoftmaxCrossEntropy>(
-                        op.label_smoothing(), op.with_gradient(), op.ignore_index(), classes));
+                    std::make_shared<ops::SoftmaxCrossEntropy>(op.label_smoothing(),
+                                                               op.with_gradient(),
+                                                               op.ignore_index(),
+                                                               classes,
+                                                               op.class_weights()));
     } else {
       rewriter.copy(node);
     }

@@ -20,7 +20,12 @@ struct ColorJitter {
 ///   options.augmentation = {.flip = true, .crop = 4};
 ///
 /// The draws depend on (seed, epoch, sample) alone, so neither on ranks nor on threads; adding a
-/// change leaves the draws of the others. Those from `jitter` on need images of 1 or 3 channels.
+/// change leaves the draws of the others. `jitter` to `erasing` need images of 1 or 3 channels.
+///
+/// `mixup` and `cutmix` mix the images of a micro-batch after all other changes, each with the one
+/// before it, the first with the last, and give a sample both classes (torchvision's MixUp and
+/// CutMix of the batch). Where both are given, each micro-batch draws one of them. The draw depends
+/// on (seed, epoch, place of the micro-batch in the epoch). Validation is never mixed.
 struct Augmentation {
   int shift = 0;      ///< up to this many pixels in each direction, zeros move in
   bool flip = false;  ///< left to right with probability 1/2
@@ -37,11 +42,18 @@ struct Augmentation {
   /// Random erasing (Zhong et al. 2020): with this probability a rectangle becomes what the model
   /// sees as 0, rounded to a whole value: the mean of the data, where they have one.
   double erasing = 0;
+  /// MixUp (Zhang et al. 2018, section 2): l times the image plus 1 - l times its partner, l from
+  /// Beta(mixup, mixup); rounded to whole values. 0: none.
+  double mixup = 0;
+  /// CutMix (Yun et al. 2019, section 3.1): a box of the partner, of the share 1 - l, l from
+  /// Beta(cutmix, cutmix); the part of it that lies in the image. 0: none.
+  double cutmix = 0;
 
   /// Whether a loader has nothing to do.
   bool none() const {
-    return shift == 0 && !flip && crop == 0 && resized_crop == 0 && !changes_pixels();
+    return shift == 0 && !flip && crop == 0 && resized_crop == 0 && !changes_pixels() && !mixes();
   }
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
   bool changes_pixels() const {
     return !jitter.none() || rand_operations > 0 || trivial || erasing > 0;
   }
@@ -51,7 +63,8 @@ struct Augmentation {
 
 /// Reads "none", or a comma-separated list of "shift[:PIXELS]" (2), "flip", "crop[:PADDING]" (4),
 /// "resized-crop[:SMALLEST_SHARE]" (0.08), "jitter:B[,C,S[,H]]" (of one value B it is contrast's
-/// and saturation's too), "randaugment[:N[,M]]" (2, 9), "trivialaugment", "erasing[:P]" (0.5).
+/// and saturation's too), "randaugment[:N[,M]]" (2, 9), "trivialaugment", "erasing[:P]" (0.5),
+/// "mixup[:ALPHA]" (0.2), "cutmix[:ALPHA]" (1), ALPHA from 0.01 to 100.
 /// Throws ConfigError naming the nearest valid word.
 Augmentation parse_augmentation(std::string_view text);
 

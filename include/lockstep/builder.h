@@ -213,16 +213,21 @@ class Builder {
 
   /// Losses: the mean over the samples of the global batch, or over its labels that are not
   /// `ignore_index`. The value returned is this micro-batch's part of that mean; parts add up.
-  /// - softmax_cross_entropy: logits [N, K] or [N, T, K], labels [N] or [N, T] i32.
+  /// - softmax_cross_entropy: logits [N, K] or [N, T, K], labels [N] or [N, T] i32; of logits
+  ///   [N, K] also soft labels [N, 2, 2] f32, two classes with their weights, which training has
+  ///   where Augmentation mixes images.
   /// - mean_squared_error, l1_loss, huber_loss: prediction and target [N, D].
   /// - binary_cross_entropy_with_logits: logits and target [N, L] f32, one label a column, targets
   ///   in [0, 1].
+  /// `class_weights` [K] multiply the loss of each sample by the weight of its class, and leave the
+  /// mean one over samples: PyTorch's weight= divides by the batch's sum of weights instead.
   /// Accuracy is the share of right answers of the first, of right labels of the last, and negative
   /// for the others.
   Value softmax_cross_entropy(Value logits,
                               Value labels,
                               float label_smoothing = 0.0f,
                               std::optional<std::int32_t> ignore_index = {},
+                              const std::vector<float>& class_weights = {},
                               SourceLoc where = SourceLoc::current());
   Value mean_squared_error(Value prediction, Value target, SourceLoc where = SourceLoc::current());
   Value l1_loss(Value prediction, Value target, SourceLoc where = SourceLoc::current());

@@ -90,6 +90,9 @@ class Dataset {
                           std::span<const std::int64_t> indices,
                           std::byte* input,
                           std::byte* target) const;
+  /// The class of sample `index`, of sources of one class a sample; the default loads the sample.
+  /// Sources override it where that takes long.
+  virtual std::int32_t label(std::int64_t index) const;
   /// "mnist:DIR, 60,000 images of 28x28x1 in 10 classes", for people.
   virtual std::string describe() const = 0;
   /// Names of the classes, or the text of each token of the vocabulary; empty where they have none.

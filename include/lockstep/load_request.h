@@ -14,6 +14,9 @@ namespace lockstep::data {
 /// One micro-batch to load: the samples of `epoch` with these indices of the dataset, in order.
 struct LoadRequest {
   std::uint64_t epoch = 0;
+  /// Of the first sample, in the order of the epoch's samples: keys what is drawn for a whole
+  /// micro-batch, as mixup.
+  std::int64_t position = 0;
   std::vector<std::int64_t> samples;
 };
 
@@ -23,6 +26,9 @@ struct LoadedBatch {
   const std::byte* input = nullptr;
   const std::byte* target = nullptr;
   std::int64_t samples = 0;
+  /// Images are mixed; the targets then are f32 [n, 2, 2]: a sample's class and its weight, then
+  /// another class and its weight.
+  bool mixed = false;
 };
 
 /// How a Loader works.
@@ -30,7 +36,7 @@ struct LoaderOptions {
   int workers = -1;  ///< threads; -1: as many as it takes; 0: next() loads by itself
   int slots = 4;  ///< micro-batches in flight, those in use included; workers + 1 + held at least
   std::int64_t micro_batch = 1;  ///< largest request
-  std::uint64_t seed = 0;        ///< keys augmentation with (seed, epoch, sample)
+  std::uint64_t seed = 0;        ///< keys augmentation with epoch and sample or position
   Augmentation augmentation = {};
   /// A sample that cannot be loaded (DataError) is replaced by the next one that can, in the order
   /// of the dataset and from its end to its start: by index alone, so the same on every rank.

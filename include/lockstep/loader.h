@@ -40,7 +40,7 @@ class Loader {
 
   /// Throws ConfigError: workers, slots, held or micro_batch out of range; augmentation of samples
   /// that are not u8 [H, W, C], that could shift the whole image away, or that a source has to
-  /// draw (resized_crop).
+  /// draw (resized_crop); images to mix that have no class each, or are one a micro-batch.
   Loader(std::shared_ptr<const Dataset> dataset,
          const LoaderOptions& options,
          NextRequest next_request);

@@ -182,6 +182,18 @@ DataSplit text(const std::string& file, const OpenOptions& options);
 /// lies; when loading: a token past the vocabulary, with its position.
 DataSplit tokens(const std::string& path, const OpenOptions& options);
 
+/// Of data with one class a sample, how many samples each class has; those to be ignored count in
+/// none. Throws ConfigError: other data; DataError: a label out of range.
+std::vector<std::int64_t> class_counts(const Dataset& dataset);
+
+/// `dataset` with its samples drawn anew in each epoch, with replacement and as many as it has: of
+/// each, first its class is drawn, all equally likely, then a sample of the class. The draw depends
+/// on (seed, epoch, index) alone (PyTorch's WeightedRandomSampler with one over the class's count).
+/// Throws ConfigError: other data than of one class a sample, a class without samples; DataError: a
+/// label out of range; when loading: one that another epoch changes.
+std::shared_ptr<const Dataset> balanced_classes(std::shared_ptr<const Dataset> dataset,
+                                                std::uint64_t seed);
+
 /// A kind of source that open() knows.
 struct SourceKind {
   std::string_view name;

@@ -133,6 +133,8 @@ struct TrainSummary {
   double train_loss = 0;
   double val_loss = 0, val_accuracy = 0;
   bool evaluated = false;
+  /// Of the last validation, where tokens are known as text: its loss in bits a byte of UTF-8.
+  std::optional<double> val_bits_per_byte = {};
   double samples_per_s = 0;                ///< over training time
   double wall_s = 0;                       ///< training steps alone, without evaluation and start
   std::optional<double> noise_scale = {};  ///< at the end; see StepRecord

@@ -121,6 +121,7 @@ bool TrainingRequests::next(data::LoadRequest& request) {
         batch % feed_.steps_per_epoch() * feed_.global_batch() + next->first_sample;
     const auto samples = sampler_->range(epoch, first, next->samples);
     request.epoch = epoch;
+    request.position = first;
     request.samples.assign(samples.begin(), samples.end());
     return true;
   }
@@ -131,6 +132,7 @@ bool EvaluationFeed::next(data::LoadRequest& request) {
   const MicroBatch* next = take(schedule_, shard_, micro_batch_);
   if (next == nullptr) return false;
   request.epoch = 0;
+  request.position = next->first_sample;
   request.samples.resize(std::size_t(next->samples));
   std::iota(request.samples.begin(), request.samples.end(), next->first_sample);
   return true;

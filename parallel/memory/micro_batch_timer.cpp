@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/data/augment/mix.h"
 #include "core/exec/gather_records.h"
 #include "lockstep/batch_plan.h"
 #include "lockstep/error.h"
@@ -52,6 +53,13 @@ class Zeros final : public data::Dataset {
   data::SampleSpec spec_;
 };
 
+/// What training computes with.
+data::SampleSpec training_samples(const PlanRequest& request) {
+  data::SampleSpec spec = request.data.train->spec();
+  spec.target = data::target_type(spec, request.options.augmentation);
+  return spec;
+}
+
 /// One micro-batch that is computed again and again.
 class TimedProgram {
  public:
@@ -65,14 +73,14 @@ class TimedProgram {
                   batch,
                   {}),
         program_(programs_.training(batch.micro_batch)),
-        loader_(std::make_shared<Zeros>(request.data.train->spec()),
+        loader_(std::make_shared<Zeros>(training_samples(request)),
                 {.workers = 0, .slots = 2, .micro_batch = batch.micro_batch},
                 [samples = std::size_t(batch.micro_batch)](data::LoadRequest& asked) {
                   asked.samples.assign(samples, 0);
                   return true;
                 }),
         input_bytes_(std::size_t(batch.micro_batch) * request.data.train->spec().input.bytes()),
-        target_bytes_(std::size_t(batch.micro_batch) * request.data.train->spec().target.bytes()) {
+        target_bytes_(std::size_t(batch.micro_batch) * training_samples(request).target.bytes()) {
     programs_.set_position(&context.position());
     programs_.packed().invalidate();
   }

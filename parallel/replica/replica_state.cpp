@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "core/base/env.h"
 #include "core/base/parameter_names.h"
+#include "core/data/augment/mix.h"
 #include "core/exec/gather_records.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
@@ -191,13 +192,14 @@ void ReplicaState::load(const BoundProgram& program,
   if (profiler) profiler->record(probes_.data, begin, timer_.at());
   Backend& device = context.backend();
   const auto n = std::size_t(loaded.samples);
+  const TensorType target = loaded.mixed ? data::soft_target() : samples_.target;
   check_labels(loaded);
   device_timer.mark(DevicePart::idle);
   if (checks_.now) checks_.locator.look_at(loaded, samples_);
   const DeviceScope scope(profiler.get(), probes_.copy);
   parts.h2d_staging.copy(slot,
                          {{{program.x, loaded.input, n * samples_.input.bytes()},
-                           {program.target, loaded.target, n * samples_.target.bytes()}}});
+                           {program.target, loaded.target, n * target.bytes()}}});
   copy_sample_weight(program);
   parts.counters.send(slot, first_sample);
   if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
@@ -227,19 +229,27 @@ void ReplicaState::send_counters() {
 // A label or token out of range would make a kernel read or write beyond its table.
 void ReplicaState::check_labels(const data::LoadedBatch& loaded) const {
   if (samples_.classes == 0) return;
+  const auto refuse = [&](const char* what, auto value) {
+    throw DataError(fmt::format("data: {} {} is not one of the {} classes, 0 to {}",
+                                what,
+                                value,
+                                samples_.classes,
+                                samples_.classes - 1));
+  };
   const auto check = [&](const std::byte* bytes, std::int64_t count, bool may_ignore) {
     const auto* values = reinterpret_cast<const std::int32_t*>(bytes);
     for (std::int64_t i = 0; i < count; ++i)
-      LOCKSTEP_CHECK((values[i] >= 0 && values[i] < samples_.classes) ||
-                         (may_ignore && values[i] == samples_.ignore_index),
-                     DataError,
-                     "data: {} {} is not one of the {} classes, 0 to {}",
-                     may_ignore ? "label" : "token",
-                     values[i],
-                     samples_.classes,
-                     samples_.classes - 1);
+      if (!((values[i] >= 0 && values[i] < samples_.classes) ||
+            (may_ignore && values[i] == samples_.ignore_index)))
+        refuse(may_ignore ? "label" : "token", values[i]);
   };
-  check(loaded.target, loaded.samples * samples_.target.elems(), true);
+  if (loaded.mixed) {
+    const auto* values = reinterpret_cast<const float*>(loaded.target);
+    for (std::int64_t i = 0; i < 4 * loaded.samples; i += 2)
+      if (!(values[i] >= 0 && values[i] < float(samples_.classes))) refuse("label", values[i]);
+  } else {
+    check(loaded.target, loaded.samples * samples_.target.elems(), true);
+  }
   if (samples_.input.dtype == DType::i32)
     check(loaded.input, loaded.samples * samples_.input.elems(), false);
 }

@@ -202,6 +202,40 @@ TEST(AgreementOperators, SoftmaxCrossEntropy) {
   check_softmax_cross_entropy("steep", 0.0f, 90);
 }
 
+TEST(AgreementOperators, SoftmaxCrossEntropyWithClassWeights) {
+  GoldenCase golden("softmax_cross_entropy.weighted");
+  const ValueId x = golden.parameter("x"), labels = golden.labels();
+  const ValueId weight = golden.constant("sample_weight", 1.0f / 13.0f);
+  std::vector<float> weights;
+  for (int k = 0; k < 10; ++k) weights.push_back(float(k) / 4);
+  const auto y = golden.apply<ops::SoftmaxCrossEntropy>(
+      {x, labels, weight}, 0.0f, true, std::nullopt, std::int64_t{0}, weights);
+  const auto grads = golden.gradients(y[0], kNoValue);
+  golden.run();
+  const double c = 4 * (1 + 2 * 3);
+  golden.expect("loss", y[0], 13 + 10, c);
+  golden.expect("correct", y[1], 13);
+  golden.expect("grad_x", grads[0], 10, c);
+}
+
+void check_soft_cross_entropy(const std::string& name, float smoothing) {
+  GoldenCase golden("softmax_cross_entropy." + name);
+  const ValueId x = golden.parameter("x"), target = golden.input("target");
+  const ValueId weight = golden.constant("sample_weight", 1.0f / 13.0f);
+  const auto y = golden.apply<ops::SoftmaxCrossEntropy>({x, target, weight}, smoothing, true);
+  const auto grads = golden.gradients(y[0], kNoValue);
+  golden.run();
+  const double c = 4 * (1 + 2 * 3);  // as above
+  golden.expect("loss", y[0], 13 + 10, c);
+  golden.expect("correct", y[1], 13);
+  golden.expect("grad_x", grads[0], 10, c);
+}
+
+TEST(AgreementOperators, SoftmaxCrossEntropyOfSoftLabels) {
+  check_soft_cross_entropy("soft", 0.0f);
+  check_soft_cross_entropy("soft_smoothed", 0.1f);
+}
+
 template <typename Op, typename... Args>
 void check_regression_loss(const std::string& name, Args... args) {
   GoldenCase golden(name + ".small");

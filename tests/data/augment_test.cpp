@@ -127,7 +127,7 @@ TEST(ParseAugmentation, RefusesWhatItDoesNotKnow) {
   };
   EXPECT_THAT(error("filp"), HasSubstr("got 'filp' | did you mean 'flip'?"));
   EXPECT_THAT(error("shfit:2"), HasSubstr("did you mean 'shift'?"));
-  EXPECT_THAT(error("rotate"), HasSubstr("erasing, or none, got 'rotate'"));
+  EXPECT_THAT(error("rotate"), HasSubstr("erasing, mixup, cutmix, or none, got 'rotate'"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
   EXPECT_THAT(error("flip,"), HasSubstr("got ''"));
   EXPECT_THAT(error("randaugment:2,"), HasSubstr("got ''"));
@@ -153,6 +153,10 @@ TEST(ParseAugmentation, RefusesWhatItDoesNotKnow) {
                           "randaugment:2,31",
                           "jitter:-1",
                           "jitter:inf",
+                          "mixup:0",
+                          "mixup:-1",
+                          "cutmix:nan",
+                          "cutmix:101",
                           "resized-crop:2"})
     EXPECT_THAT(error(bad), HasSubstr(fmt::format("in '{}'", bad)));
   EXPECT_THAT(error("shift:1.5"), HasSubstr("expected a whole number of pixels"));
@@ -171,6 +175,20 @@ TEST(ParseAugmentation, NumbersAfterACommaBelongToTheWordBefore) {
   EXPECT_EQ(parse_augmentation("randaugment").rand_operations, 2);
   EXPECT_EQ(parse_augmentation("randaugment:1").rand_magnitude, 9);
   EXPECT_EQ(parse_augmentation("erasing").erasing, 0.5);
+}
+
+TEST(ParseAugmentation, ReadsMixing) {
+  const Augmentation both = parse_augmentation("cutmix,mixup,flip");
+  EXPECT_EQ(both.mixup, 0.2);
+  EXPECT_EQ(both.cutmix, 1);
+  EXPECT_EQ(both.to_string(), "flip,mixup:0.2,cutmix:1");
+  const Augmentation one = parse_augmentation("mixup:0.8");
+  EXPECT_TRUE(one.mixes() && !one.none() && !one.changes_pixels());
+  EXPECT_EQ(parse_augmentation(one.to_string()).mixup, 0.8);
+  EXPECT_THAT(error_of<ConfigError>([] { parse_augmentation("mixup:0"); }),
+              HasSubstr("`augment`: expected an alpha of 0.01 to 100 in 'mixup:0'"));
+  EXPECT_THAT(error_of<ConfigError>([] { parse_augmentation("mixup,mixup"); }),
+              HasSubstr("'mixup' is given twice"));
 }
 
 /// A grey image of a size that changes have room in.

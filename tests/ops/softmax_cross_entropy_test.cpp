@@ -91,7 +91,7 @@ OpCase padded_case(const OpCase& c, std::int64_t pitch) {
   padded.op = std::make_shared<ops::SoftmaxCrossEntropy>(
       op.label_smoothing(), op.with_gradient(), op.ignore_index(), classes);
   padded.name += fmt::format(" in {}", pitch);
-  const std::int64_t rows = c.inputs[1].type.elems();
+  const std::int64_t rows = op.rows(c.inputs[0].type);
   std::vector<float> logits(std::size_t(rows * pitch), NAN);
   for (std::int64_t r = 0; r < rows; ++r)
     std::copy_n(c.inputs[0].as<float>() + r * classes, classes, logits.data() + r * pitch);
@@ -102,8 +102,77 @@ OpCase padded_case(const OpCase& c, std::int64_t pitch) {
   return padded;
 }
 
+/// Labels of two classes, of which every third row's are the same; weights that add up to 1 as in
+/// mixup, or to `most` at most.
+OpCase soft_case(
+    std::int64_t samples, std::int64_t classes, float smoothing, bool gradient, float most) {
+  const double range = 4;
+  OpCase c = loss_case(samples, classes, smoothing, gradient, float(range));
+  c.name += fmt::format(", soft labels of weight {}", most);
+  const HostTensor first = random_i32({samples}, 5, std::uint32_t(classes)),
+                   second = random_i32({samples}, 6, std::uint32_t(classes)),
+                   share = random_f32({samples}, 7, 0, 1),
+                   weight = random_f32({samples}, 8, 0, most);
+  std::vector<float> labels;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    const float u = share.as<float>()[n];
+    labels.push_back(float(first.as<std::int32_t>()[n]));
+    labels.push_back(u);
+    labels.push_back(n % 3 == 2 ? labels[labels.size() - 2] : float(second.as<std::int32_t>()[n]));
+    labels.push_back(most == 1 ? 1 - u : weight.as<float>()[n]);
+  }
+  c.inputs[1] = f32_tensor({samples, 2, 2}, labels);
+  // As in loss_case, times weights of `most` + 1 at most; products with them are two roundings
+  // more.
+  const double of_row = most == 1 ? 1 : double(most) + 1;
+  const double one_weight = double(c.inputs[2].as<float>()[0]);
+  const double one = 2 * range + std::log(double(classes)) + 1;
+  c.tolerances = {
+      {.c = 6, .n = double(classes), .scale = one_weight * double(samples) * one * of_row},
+      {.c = 1},
+      {.c = 6 + 2 * range, .n = double(classes), .scale = one_weight * of_row}};
+  return c;
+}
+
+/// `c` with weights of classes from 0 to 2, the first of them 0.
+OpCase weighted_case(const OpCase& c) {
+  OpCase weighted = c;
+  const auto& op = op_cast<ops::SoftmaxCrossEntropy>(*c.op);
+  const std::int64_t classes = op.classes(c.inputs[0].type);
+  const HostTensor weights = random_f32({classes}, 9, 0, 2);
+  std::vector<float> values(weights.as<float>(), weights.as<float>() + classes);
+  values[0] = 0;
+  weighted.op = std::make_shared<ops::SoftmaxCrossEntropy>(
+      op.label_smoothing(), op.with_gradient(), op.ignore_index(), 0, values);
+  weighted.name += ", weighted";
+  // Two roundings more, of numbers up to twice as large.
+  const std::size_t gradient = std::size_t(op.gradient_output());
+  for (const std::size_t i : {std::size_t{0}, gradient}) {
+    weighted.tolerances[i].c += 2;
+    weighted.tolerances[i].scale *= 2;
+  }
+  return weighted;
+}
+
 std::vector<OpCase> all_loss_cases() {
   std::vector<OpCase> cases = cross_entropy_cases();
+  for (std::int64_t classes : {1, 2, 10, 17, 33, 1000})
+    for (std::int64_t samples : {0, 1, 7, 33, 257})
+      for (float most : {1.0f, 3.0f}) {
+        if (samples * classes > 40000) continue;  // minutes in the emulator
+        cases.push_back(soft_case(samples, classes, 0.0f, true, most));
+        cases.push_back(soft_case(samples, classes, 0.1f, true, most));
+        cases.push_back(soft_case(samples, classes, 0.1f, false, most));
+      }
+  for (std::int64_t classes : {2, 10, 33, 2000}) {  // of 2000 a GPU takes three launches
+    cases.push_back(weighted_case(loss_case(33, classes, 0.0f, true, 4)));
+    cases.push_back(weighted_case(loss_case(33, classes, 0.1f, false, 4)));
+    cases.push_back(weighted_case(soft_case(33, classes, 0.1f, true, 1)));
+    for (Ignored ignored : {Ignored::some, Ignored::all})
+      cases.push_back(weighted_case(token_case({2, 9, classes}, 0.1f, true, ignored)));
+  }
+  for (const auto& [classes, pitch] : {std::array{7, 8}, {33, 64}, {1000, 1001}})
+    cases.push_back(padded_case(soft_case(9, classes, 0.1f, true, 1), pitch));
   for (const TokenSize& s : {TokenSize{0, 4, 5},
                              TokenSize{2, 0, 5},
                              TokenSize{1, 1, 1},
@@ -226,6 +295,54 @@ TEST(SoftmaxCrossEntropy, AClassCanBeIgnored) {
       EXPECT_EQ(outputs[2].to_double()[0], 1);
     }
   });
+}
+
+TEST(SoftmaxCrossEntropyGradient, FiniteDifferencesOfSoftLabels) {
+  for (float most : {1.0f, 3.0f}) {
+    const ReferenceArgs args = reference_args(soft_case(6, 4, 0.2f, true, most));
+    check_gradient("softmax_cross_entropy",
+                   softmax_cross_entropy_reference,
+                   args,
+                   0,
+                   {1.0},
+                   0,
+                   softmax_cross_entropy_reference(args)[2]);
+  }
+}
+
+// A weight of 1 for one class is that class's label: the same numbers but for the order of sums.
+TEST(SoftmaxCrossEntropy, AWholeWeightIsALabel) {
+  for_each_isa([] {
+    for (const bool first : {true, false}) {
+      const OpCase hard = loss_case(33, 12, 0.1f, true, 4);
+      OpCase soft = hard;
+      std::vector<float> pairs;
+      for (std::int64_t n = 0; n < 33; ++n) {
+        const auto label = float(hard.inputs[1].as<std::int32_t>()[n]), other = float(n % 12);
+        if (first)
+          pairs.insert(pairs.end(), {label, 1, other, 0});
+        else
+          pairs.insert(pairs.end(), {other, 0, label, 1});
+      }
+      soft.inputs[1] = f32_tensor({33, 2, 2}, pairs);
+      const auto expected = run_kernel(hard, make_loss), got = run_kernel(soft, make_loss);
+      EXPECT_EQ(got[0].bytes, expected[0].bytes);
+      EXPECT_EQ(got[1].bytes, expected[1].bytes);
+      EXPECT_EQ(got[2].to_double(), expected[2].to_double());
+    }
+  });
+}
+
+TEST(SoftmaxCrossEntropy, SoftLabelsNeedOneRowASampleAndIgnoreNothing) {
+  const ops::SoftmaxCrossEntropy plain(0, true), ignoring(0, true, -1);
+  const TensorType weight{{1}, DType::f32}, soft{{4, 2, 2}, DType::f32};
+  EXPECT_EQ(plain.infer(std::vector<TensorType>{{{4, 9}, DType::f32}, soft, weight}).size(), 3u);
+  EXPECT_THROW(plain.infer(std::vector<TensorType>{{{4, 3, 9}, DType::f32}, soft, weight}),
+               ShapeError);
+  EXPECT_THROW(plain.infer(std::vector<TensorType>{{{5, 9}, DType::f32}, soft, weight}),
+               ShapeError);
+  EXPECT_THROW(ignoring.infer(std::vector<TensorType>{{{4, 9}, DType::f32}, soft, weight}),
+               ShapeError);
 }
 
 /// Units in the last place of an fp32 value.

@@ -293,6 +293,75 @@ TrainSummary expect_equal_bits_on_sums(const LossFunction& loss, bool labels) {
 }
 
 // The model can give every target, so that the loss comes close to 0.
+TEST(EqualBits, MixedImages) {
+  SelfCommunicator self;
+  std::string last = train(self, base_options()).weights_sha256;
+  for (const char* augmentation : {"shift,flip,mixup:1", "cutmix", "mixup,cutmix"}) {
+    TrainOptions options = base_options();
+    options.augmentation = data::parse_augmentation(augmentation);
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      options.precision = precision;
+      expect_equal_bits(options);
+      const std::string hash = train(self, options).weights_sha256;
+      EXPECT_NE(hash, last) << augmentation;
+      last = hash;
+    }
+  }
+}
+
+TEST(EqualBits, BalancedClassesAndClassWeights) {
+  testing::SmallRun run = testing::small_embedding();
+  const auto train_on = [](const testing::SmallRun& of, Communicator& ranks) {
+    testing::DeviceContext context(ranks);
+    const auto loss = [](Builder& nn, Value logits, Value labels) {
+      return nn.softmax_cross_entropy(logits, labels, 0.1f, {}, {0.5f, 1.5f, 2.0f});
+    };
+    return Trainer(context, of.model, loss, of.options).fit(of.data);
+  };
+  SelfCommunicator self;
+  const std::string plain = testing::train(run, self).weights_sha256;
+  const TrainSummary weighted = train_on(run, self);
+  EXPECT_NE(weighted.weights_sha256, plain);
+  const TrainSummary together = train_on(run, testing::mpi_world());
+  EXPECT_EQ(together.weights_sha256, weighted.weights_sha256);
+  EXPECT_EQ(together.val_accuracy, weighted.val_accuracy);
+  run.data.train = data::balanced_classes(run.data.train, 5);
+  const TrainSummary balanced = train_on(run, self);
+  EXPECT_NE(balanced.weights_sha256, weighted.weights_sha256);
+  EXPECT_EQ(train_on(run, testing::mpi_world()).weights_sha256, balanced.weights_sha256);
+}
+
+TEST(EqualBits, MixedLabelsOutOfRangeAreRefused) {
+  class Wrong final : public data::Dataset {
+   public:
+    const data::SampleSpec& spec() const override { return images_->spec(); }
+    std::int64_t size() const override { return images_->size(); }
+    void load(std::uint64_t epoch,
+              std::int64_t index,
+              std::byte* input,
+              std::byte* target) const override {
+      images_->load(epoch, index, input, target);
+      *reinterpret_cast<std::int32_t*>(target) = 10;
+    }
+    std::string describe() const override { return "wrong"; }
+    std::uint64_t fingerprint() const override { return 1; }
+
+   private:
+    std::shared_ptr<const data::Dataset> images_ = data::glyphs(60, 1).train;
+  };
+  SelfCommunicator self;
+  testing::DeviceContext context(self);
+  TrainOptions options = base_options();
+  options.augmentation = data::parse_augmentation("mixup");
+  Trainer trainer(context, small_convnet, softmax_cross_entropy, options);
+  try {
+    trainer.fit({std::make_shared<Wrong>(), nullptr});
+    FAIL() << "a label of 10 was accepted";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "data: label 10 is not one of the 10 classes, 0 to 9");
+  }
+}
+
 TEST(EqualBits, RegressionWithHuber) {
   const auto huber = [](Builder& nn, Value prediction, Value target) {
     return nn.huber_loss(prediction, target, 0.25f);

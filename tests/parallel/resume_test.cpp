@@ -117,6 +117,12 @@ TEST(Resume, Bf16AndNesterov) {
   expect_resumes_from_every_moment(run);
 }
 
+TEST(Resume, MixedImages) {
+  SmallRun run = resnet();
+  run.options.augmentation = data::parse_augmentation("flip,mixup,cutmix");
+  expect_resumes_from_every_moment(run);
+}
+
 TEST(Resume, OptimizersOfWholeTensors) {
   for (const Optimizer& optimizer :
        {Optimizer(Muon{}), Optimizer(NorMuon{}), Optimizer(Lamb{}), Optimizer(Lars{})}) {

@@ -107,6 +107,31 @@ def add_losses(ops: Operators):
         ops.output(case, "loss", loss.reshape(1))
         ops.output(case, "correct", (x.argmax(1) == target).double().mean().reshape(1))
         ops.output(case, "grad_x", x.grad)
+    for name, smoothing in (("soft", 0.0), ("soft_smoothed", 0.1)):
+        case = f"softmax_cross_entropy.{name}"
+        x = ops.input(case, "x", (13, 10), 3.0)
+        first, second = labels(f"{case}.first", 13, 10), labels(f"{case}.second", 13, 10)
+        share = values(f"{case}.share", (13,), 0.5, 0.5)
+        pairs = torch.stack([first.float(), share, second.float(), 1 - share], dim=1)
+        ops.tensors[f"{case}.target"] = pairs.reshape(13, 2, 2).numpy()
+        target = (F.one_hot(first, 10) * share.double()[:, None] +
+                  F.one_hot(second, 10) * (1 - share).double()[:, None])
+        loss = F.cross_entropy(x, target, label_smoothing=smoothing)
+        loss.backward()
+        ops.output(case, "loss", loss.reshape(1))
+        ops.output(case, "correct", (x.argmax(1) == target.argmax(1)).double().mean().reshape(1))
+        ops.output(case, "grad_x", x.grad)
+    # Lockstep's mean stays one over the samples: PyTorch's sum over their number.
+    case = "softmax_cross_entropy.weighted"
+    x = ops.input(case, "x", (13, 10), 3.0)
+    target = labels(f"{case}.labels", 13, 10)
+    ops.tensors[f"{case}.labels"] = target.to(torch.int32).numpy()
+    weights = torch.arange(10, dtype=torch.float64) / 4  # the first is 0
+    loss = F.cross_entropy(x, target, weight=weights, reduction="sum") / 13
+    loss.backward()
+    ops.output(case, "loss", loss.reshape(1))
+    ops.output(case, "correct", (x.argmax(1) == target).double().mean().reshape(1))
+    ops.output(case, "grad_x", x.grad)
     regressions = {"mean_squared_error": F.mse_loss, "l1_loss": F.l1_loss,
                    "huber_loss": lambda x, target: F.huber_loss(x, target, delta=0.5)}
     for operator, function in regressions.items():

@@ -14,24 +14,34 @@ ReferenceOutputs softmax_cross_entropy_reference(const ReferenceArgs& args) {
   const auto& op = op_cast<ops::SoftmaxCrossEntropy>(args.op);
   const Shape& shape = args.input_types[0].shape;
   const auto classes = std::size_t(op.classes(args.input_types[0])), pitch = std::size_t(shape[-1]);
-  const std::size_t rows = args.inputs[1].size();
+  const bool soft = op.is_soft(args.input_types[1]);
+  const auto rows = std::size_t(op.rows(args.input_types[0]));
   const double tokens = shape.rank() == 3 ? double(shape[1]) : 1;
   const double smoothing = double(op.label_smoothing()), weight = args.inputs[2][0] / tokens;
   double loss = 0, correct = 0, counted = 0;
   std::vector<double> dlogits(rows * pitch);
   for (std::size_t n = 0; n < rows; ++n) {
-    if (op.ignore_index() && args.inputs[1][n] == double(*op.ignore_index())) continue;
+    if (!soft && op.ignore_index() && args.inputs[1][n] == double(*op.ignore_index())) continue;
     counted += weight;
     const double* x = &args.inputs[0][n * pitch];
-    const auto label = std::size_t(args.inputs[1][n]);
+    const double* const pairs = &args.inputs[1][soft ? 4 * n : n];
+    const auto first = std::size_t(pairs[0]), second = std::size_t(soft ? pairs[2] : pairs[0]);
+    const auto of_class = [&](std::size_t k) {
+      return op.class_weights().empty() ? 1.0 : double(op.class_weights()[k]);
+    };
+    const double first_weight = (soft ? pairs[1] : 1) * of_class(first),
+                 second_weight = soft ? pairs[3] * of_class(second) : 0;
+    const auto label = second_weight > first_weight ? second : first;
     const double* largest = std::max_element(x, x + classes);
     double sum = 0;
     for (std::size_t k = 0; k < classes; ++k) sum += std::exp(x[k] - *largest);
     for (std::size_t k = 0; k < classes; ++k) {
       const double log_p = x[k] - *largest - std::log(sum);
-      const double wanted = (k == label ? 1 - smoothing : 0) + smoothing / double(classes);
+      const double of_label = (k == first ? first_weight : 0) + (k == second ? second_weight : 0);
+      const double of_row = first_weight + second_weight;
+      const double wanted = of_label * (1 - smoothing) + of_row * smoothing / double(classes);
       if (wanted != 0) loss -= weight * wanted * log_p;
-      dlogits[n * pitch + k] = weight * (std::exp(log_p) - wanted);
+      dlogits[n * pitch + k] = weight * (of_row * std::exp(log_p) - wanted);
     }
     correct += std::size_t(largest - x) == label ? weight : 0;
   }

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMaxPixels = 64;
 constexpr double kSmallestShare = 0.08;
+constexpr double kMinAlpha = 0.01, kMaxAlpha = 100;
 
 /// A word of the list, and the numbers after its colon.
 struct Item {
@@ -102,15 +103,17 @@ ColorJitter jitter_of(const Item& item) {
   return jitter;
 }
 
-constexpr std::array<std::string_view, 9> kWords{"none",
-                                                 "shift",
-                                                 "flip",
-                                                 "crop",
-                                                 "resized-crop",
-                                                 "jitter",
-                                                 "randaugment",
-                                                 "trivialaugment",
-                                                 "erasing"};
+constexpr std::array<std::string_view, 11> kWords{"none",
+                                                  "shift",
+                                                  "flip",
+                                                  "crop",
+                                                  "resized-crop",
+                                                  "jitter",
+                                                  "randaugment",
+                                                  "trivialaugment",
+                                                  "erasing",
+                                                  "mixup",
+                                                  "cutmix"};
 
 [[noreturn]] void refuse(const Item& item) {
   if (item.word == "none")
@@ -156,6 +159,12 @@ void add(const Item& item, Augmentation& result) {
   } else if (item.word == "erasing") {
     once(result.erasing == 0, 1);
     result.erasing = value(item, 0, "a probability", 0.001, 1, 0.5);
+  } else if (item.word == "mixup") {
+    once(result.mixup == 0, 1);
+    result.mixup = value(item, 0, "an alpha", kMinAlpha, kMaxAlpha, 0.2);
+  } else if (item.word == "cutmix") {
+    once(result.cutmix == 0, 1);
+    result.cutmix = value(item, 0, "an alpha", kMinAlpha, kMaxAlpha, 1);
   } else {
     refuse(item);
   }
@@ -184,6 +193,8 @@ std::string Augmentation::to_string() const {
     text += fmt::format(",randaugment:{},{}", rand_operations, rand_magnitude);
   if (trivial) text += ",trivialaugment";
   if (erasing > 0) text += fmt::format(",erasing:{}", erasing);
+  if (mixup > 0) text += fmt::format(",mixup:{}", mixup);
+  if (cutmix > 0) text += fmt::format(",cutmix:{}", cutmix);
   return text.empty() ? "none" : text.substr(1);
 }
 

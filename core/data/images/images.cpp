@@ -61,6 +61,10 @@ class Images final : public Dataset {
     const std::int32_t label = label_of_[std::size_t(folder_->labels[std::size_t(row)])];
     std::memcpy(target, &label, sizeof label);
   }
+  std::int32_t label(std::int64_t index) const override {
+    const std::int64_t row = rows_[std::size_t(index)];
+    return label_of_[std::size_t(folder_->labels[std::size_t(row)])];
+  }
   std::string describe() const override {
     return fmt::format("images:{}, {} files in {} classes, as {}x{}",
                        folder_->root,

@@ -198,6 +198,9 @@ class Packed final : public Dataset {
     const std::int32_t label = label_of_[entry.label];
     std::memcpy(target, &label, sizeof label);
   }
+  std::int32_t label(std::int64_t index) const override {
+    return label_of_[file_->entry(rows_[std::size_t(index)]).label];
+  }
   std::string describe() const override {
     return fmt::format("packed:{}, {} images in {} classes, as {}x{}",
                        file_->name(),

@@ -11,9 +11,10 @@ namespace {
 /// Rows whose logarithms are taken together: they overlap, while a single one is all latency.
 constexpr std::int64_t kChunk = 8 * kLanes;
 
-/// Of each row: the sum of e^(x - max), and x - max of the label and summed over the classes.
+/// Of each row: the sum of e^(x - max), and x - max of the label and summed over the classes; with
+/// soft labels also the weight, of the label's x - max the weighted sum.
 struct RowStatistics {
-  float sum[kChunk], target[kChunk], all[kChunk];
+  float sum[kChunk], target[kChunk], all[kChunk], weight[kChunk];
 };
 
 class CrossEntropy {
@@ -24,11 +25,16 @@ class CrossEntropy {
         smooth(a.label_smoothing / float(a.classes)),
         weight(a.row_weight) {}
 
+  template <bool soft = false>
   LOCKSTEP_INLINE void add_losses(const RowStatistics& rows, std::int64_t count) {
     for_each_vec(count, [&](std::int64_t i, auto lanes) {
-      Vec loss =
-          log_from_one(load(rows.sum + i, lanes)) - broadcast(keep) * load(rows.target + i, lanes);
-      if (smooth > 0) loss = loss - broadcast(smooth) * load(rows.all + i, lanes);
+      Vec log_sum = log_from_one(load(rows.sum + i, lanes)), all = load(rows.all + i, lanes);
+      if constexpr (soft) {
+        log_sum = load(rows.weight + i, lanes) * log_sum;
+        all = load(rows.weight + i, lanes) * all;
+      }
+      Vec loss = log_sum - broadcast(keep) * load(rows.target + i, lanes);
+      if (smooth > 0) loss = loss - broadcast(smooth) * all;
       sum_ = sum_ + fold_f64(keep_lanes(loss, lanes));
     });
   }
@@ -159,36 +165,107 @@ LOCKSTEP_INLINE void reduce_row(const T* x,
   rows.all[index] = total(all);
 }
 
+/// The label of a row, and what it adds to its logit's gradient.
+struct RowLabel {
+  std::int32_t label;
+  float on;
+};
+
 /// dlogits from the exponentials, or from the logits where none were kept; they may overwrite both.
+/// The labels differ.
+template <std::size_t kLabels>
 LOCKSTEP_INLINE void write_gradient(float* d,
                                     const float*,
                                     std::int64_t classes,
-                                    std::int32_t label,
+                                    const RowLabel (&labels)[kLabels],
                                     float,
                                     Vec factor,
-                                    float off,
-                                    float on) {
+                                    float off) {
   for_each_vec(classes, [&](std::int64_t i, auto lanes) {
     store(d + i, fma(load(d + i, lanes), factor, broadcast(off)), lanes);
   });
-  d[label] += on;
+  for (const RowLabel& one : labels) d[one.label] += one.on;
 }
+template <std::size_t kLabels>
 LOCKSTEP_INLINE void write_gradient(Bf16* d,
                                     const Bf16* x,
                                     std::int64_t classes,
-                                    std::int32_t label,
+                                    const RowLabel (&labels)[kLabels],
                                     float top,
                                     Vec factor,
-                                    float off,
-                                    float on) {
+                                    float off) {
   const auto gradient = [&](Vec logits) {
     return fma(exp_nonpositive(logits - broadcast(top)), factor, broadcast(off));
   };
-  const float of_label = gradient(broadcast(widened(x[label])))[0] + on;
+  float of_label[kLabels];
+  for (std::size_t i = 0; i < kLabels; ++i)
+    of_label[i] = gradient(broadcast(widened(x[labels[i].label])))[0] + labels[i].on;
   for_each_vec(classes, [&](std::int64_t i, auto lanes) {
     store(d + i, gradient(load(x + i, lanes)), lanes);
   });
-  store_one(d + label, of_label);
+  for (std::size_t i = 0; i < kLabels; ++i) store_one(d + labels[i].label, of_label[i]);
+}
+
+/// A soft label: two classes and their weights.
+struct SoftLabel {
+  explicit SoftLabel(const float* pairs)
+      : first(std::int32_t(pairs[0])),
+        second(std::int32_t(pairs[2])),
+        first_weight(pairs[1]),
+        second_weight(pairs[3]),
+        weight(pairs[1] + pairs[3]) {}
+  /// Its class of the larger weight.
+  std::int32_t likely() const { return second_weight > first_weight ? second : first; }
+
+  const std::int32_t first, second;
+  const float first_weight, second_weight, weight;
+};
+
+template <bool smoothed, typename T>
+LossSums soft_classes(const CrossEntropyArgs<T>& a) {
+  CrossEntropy loss(a);
+  LossSums sums;
+  RowStatistics rows;
+  for (std::int64_t chunk = 0; chunk < a.rows; chunk += kChunk) {
+    const std::int64_t end = at_most(chunk + kChunk, a.rows);
+    for (std::int64_t n = chunk; n < end; ++n) {
+      const T* const x = a.logits + n * a.pitch;
+      T* const d = a.dlogits == nullptr ? nullptr : a.dlogits + n * a.pitch;
+      if (d != nullptr) set_zero(d + a.classes, a.pitch - a.classes);
+      const SoftLabel label(a.soft_labels + 4 * n);
+      if (label.first < 0) {
+        rows.weight[n - chunk] = 0;
+        ignore_row(d, a.classes, rows, n - chunk);
+        continue;
+      }
+      ++sums.counted;
+      const float top = largest_of(x, a.classes);
+      const float first = widened(x[label.first]), second = widened(x[label.second]);
+      sums.correct += widened(x[label.likely()]) == top && !contains(x, label.likely(), top);
+      const std::int64_t row = n - chunk;
+      rows.weight[row] = label.weight;
+      rows.target[row] = label.first_weight * (first - top) + label.second_weight * (second - top);
+      reduce_row<smoothed>(x, exponentials_in(d), a.classes, top, rows, row);
+      if (d == nullptr) continue;
+      const float weight = loss.weight * label.weight;
+      const Vec factor = broadcast(weight / rows.sum[row]);
+      const float off = -weight * loss.smooth, on = -loss.weight * loss.keep;
+      if (label.first == label.second)
+        write_gradient(d, x, a.classes, {{label.first, on * label.weight}}, top, factor, off);
+      else
+        write_gradient(
+            d,
+            x,
+            a.classes,
+            {{label.first, on * label.first_weight}, {label.second, on * label.second_weight}},
+            top,
+            factor,
+            off);
+    }
+    loss.template add_losses<true>(rows, end - chunk);
+  }
+  sums.loss = loss.sum();
+  return sums;
 }
 
 template <bool smoothed, typename T>
@@ -216,7 +293,7 @@ LossSums many_classes(const CrossEntropyArgs<T>& a) {
       reduce_row<smoothed>(x, exponentials_in(d), a.classes, top, rows, n - chunk);
       if (d == nullptr) continue;
       const Vec factor = broadcast(loss.weight / rows.sum[n - chunk]);
-      write_gradient(d, x, a.classes, label, top, factor, off, on);
+      write_gradient(d, x, a.classes, {{label, on}}, top, factor, off);
     }
     loss.add_losses(rows, end - chunk);
   }
@@ -233,6 +310,8 @@ LossSums any_classes(const CrossEntropyArgs<T>& a) {
 
 template <typename T>
 LossSums cross_entropy(const CrossEntropyArgs<T>& args) {
+  if (args.soft_labels != nullptr)
+    return args.label_smoothing > 0 ? soft_classes<true>(args) : soft_classes<false>(args);
   if (args.pitch != args.classes) return any_classes(args);
   // clang-format off
   switch (args.classes) {

@@ -24,6 +24,8 @@ template <typename T>
 struct CrossEntropyArgs {
   const T* logits = nullptr;  ///< [rows, pitch], of which `classes` columns count
   const std::int32_t* labels = nullptr;
+  const float* soft_labels = nullptr;  ///< [rows, 2, 2]: classes and weights, or a first class
+                                       ///< below 0 where a row is ignored; instead of `labels`
   T* dlogits = nullptr;  ///< as logits, zero after the classes; may be `logits`; null: not wanted
   std::int64_t rows = 0, classes = 0, pitch = 0;
   float label_smoothing = 0, row_weight = 1;

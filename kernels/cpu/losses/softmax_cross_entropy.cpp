@@ -12,20 +12,31 @@ template <typename T>
 class SoftmaxCrossEntropyKernel final : public BoundKernel {
  public:
   SoftmaxCrossEntropyKernel(const ops::SoftmaxCrossEntropy& op, const KernelSpec& spec)
-      : rows_(spec.inputs[1].elems()),
+      : rows_(op.rows(spec.inputs[0])),
         classes_(op.classes(spec.inputs[0])),
         pitch_(spec.inputs[0].shape[-1]),
         tokens_(spec.inputs[0].shape.rank() == 3 ? spec.inputs[0].shape[1] : 1),
+        soft_(op.is_soft(spec.inputs[1])),
+        class_weights_(op.class_weights()),
         label_smoothing_(op.label_smoothing()),
         ignored_(op.ignore_index()),
         gradient_output_(op.with_gradient() ? op.gradient_output() : -1),
         accumulates_(spec.output_accumulates) {}
 
+  std::size_t workspace_bytes() const override {
+    return class_weights_.empty() ? 0 : std::size_t(rows_) * 4 * sizeof(float);
+  }
+
   void run(const RunState& state) override {
+    const bool soft = soft_ || !class_weights_.empty();
+    if (!class_weights_.empty()) weigh_labels();
     const float weight = tokens_ == 0 ? 0.0f : input(2)[0] / float(tokens_);
     const LossSums sums = cross_entropy_(
         {.logits = input<T>(0),
-         .labels = input<std::int32_t>(1),
+         .labels = soft ? nullptr : input<std::int32_t>(1),
+         .soft_labels = !class_weights_.empty() ? workspace<float>()
+                        : soft_                 ? input(1)
+                                                : nullptr,
          .dlogits = gradient_output_ < 0 ? nullptr : output<T>(std::size_t(gradient_output_)),
          .rows = rows_,
          .classes = classes_,
@@ -39,6 +50,20 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
   }
 
  private:
+  /// Soft labels in the workspace, each class's weight times the own one.
+  void weigh_labels() const {
+    float* pair = workspace<float>();
+    for (std::int64_t n = 0; n < rows_; ++n)
+      for (std::int64_t half = 0; half < 2; ++half, pair += 2) {
+        const std::int32_t label =
+            soft_ ? std::int32_t(input(1)[4 * n + 2 * half]) : input<std::int32_t>(1)[n];
+        const float own = soft_ ? input(1)[4 * n + 2 * half + 1] : half == 0 ? 1.0f : 0.0f;
+        const bool counts = soft_ || label != ignored_.value_or(kNoLabel);
+        pair[0] = counts ? float(label) : -1.0f;
+        pair[1] = counts ? own * class_weights_[std::size_t(label)] : 0.0f;
+      }
+  }
+
   void add(std::size_t i, double value, const RunState& state) const {
     float& sum = *output(i);
     sum = accumulates_[i] && state.accumulate ? sum + float(value) : float(value);
@@ -46,6 +71,8 @@ class SoftmaxCrossEntropyKernel final : public BoundKernel {
 
   decltype(&baseline::cross_entropy<T>) cross_entropy_ = LOCKSTEP_CHOOSE(cross_entropy<T>);
   std::int64_t rows_, classes_, pitch_, tokens_;
+  bool soft_;
+  std::vector<float> class_weights_;
   float label_smoothing_;
   std::optional<std::int32_t> ignored_;
   int gradient_output_;

@@ -77,11 +77,38 @@ struct RowResult {
   float of_label;  ///< the label's logit
 };
 
+/// A soft label: two classes and their weights; a first class below 0: the row is ignored.
+struct SoftLabel {
+  std::int32_t first, second;
+  float first_weight, second_weight;
+
+  __device__ float weight() const { return first_weight + second_weight; }
+  /// The class of the larger weight.
+  __device__ std::int32_t likely() const { return second_weight > first_weight ? second : first; }
+};
+__device__ inline SoftLabel soft_label(const float* pairs) {
+  return {std::int32_t(pairs[0]), std::int32_t(pairs[2]), pairs[1], pairs[3]};
+}
+
 template <typename T>
 __device__ inline void store_loss(const CrossEntropy<T>& a, std::int64_t row, const RowResult& r) {
   const float keep = 1.0f - a.label_smoothing, smooth = a.label_smoothing / float(a.classes);
   float loss = logf(r.sum) - keep * (r.of_label - r.top);
   if (a.label_smoothing > 0.0f) loss -= smooth * (r.all - float(a.classes) * r.top);
+  a.losses[row] = loss;
+  a.states[row] = r.winner == r.label ? kCorrect : kWrong;
+}
+
+/// `of_label`: the weighted sum of its logits' differences to the top.
+template <typename T>
+__device__ inline void store_soft_loss(const CrossEntropy<T>& a,
+                                       std::int64_t row,
+                                       const RowResult& r,
+                                       const SoftLabel& label) {
+  const float keep = 1.0f - a.label_smoothing, smooth = a.label_smoothing / float(a.classes);
+  float loss = label.weight() * logf(r.sum) - keep * r.of_label;
+  if (a.label_smoothing > 0.0f)
+    loss -= smooth * (label.weight() * (r.all - float(a.classes) * r.top));
   a.losses[row] = loss;
   a.states[row] = r.winner == r.label ? kCorrect : kWrong;
 }
@@ -96,6 +123,15 @@ __device__ inline RowGradient gradient_factors(const CrossEntropy<T>& a, const R
   const float keep = 1.0f - a.label_smoothing, smooth = a.label_smoothing / float(a.classes);
   const float weight = row_weight(a.sample_weight, a.tokens);
   return {.top = r.top, .factor = weight / r.sum, .off = -weight * smooth, .on = -weight * keep};
+}
+/// `on`: of a class of weight 1.
+template <typename T>
+__device__ inline RowGradient soft_gradient_factors(const CrossEntropy<T>& a,
+                                                    const RowResult& r,
+                                                    const SoftLabel& label) {
+  const float keep = 1.0f - a.label_smoothing, smooth = a.label_smoothing / float(a.classes);
+  const float one = row_weight(a.sample_weight, a.tokens), weight = one * label.weight();
+  return {.top = r.top, .factor = weight / r.sum, .off = -weight * smooth, .on = -one * keep};
 }
 
 /// Of the loss for a logit, as if it were not the label's: a kernel writes these, which need no

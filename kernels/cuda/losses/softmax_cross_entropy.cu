@@ -22,7 +22,9 @@
 // 50,304 classes on 132 of them 26 MB in bf16, twice that in fp32) mostly fit the L2 cache. Bound
 // by memory: in bf16 two exponentials an element take two fifths of its time, and 15 instructions
 // about as much.
-// Few rows of few classes are a step of a block program instead: small_loss.cuh.
+// Soft labels have a kernel of their own, since it holds two logits; with weights of classes a
+// small kernel makes soft labels of the labels before it. Few rows of few classes are a step of a
+// block program instead: small_loss.cuh.
 namespace lockstep::cuda {
 namespace {
 
@@ -33,14 +35,10 @@ struct Least {
   __device__ std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? a : b; }
 };
 
-/// d = gradient of x; they may be the same. `r`: of the row.
+/// d = gradient of x, as if no class were the label's; they may be the same.
 template <typename T>
-__device__ inline void write_gradient(T* d,
-                                      const T* x,
-                                      const RowParts<T>& parts,
-                                      int classes,
-                                      const RowGradient& g,
-                                      const RowResult& r) {
+__device__ inline void write_gradient_off_label(
+    T* d, const T* x, const RowParts<T>& parts, int classes, const RowGradient& g) {
   visit_packs<true>(x, parts, [&](int first, Pack<T> pack) {
     for (T& value : pack.values) value = from_float<T>(gradient_off_label<T>(to_float(value), g));
     store_pack(d + first, pack);
@@ -51,6 +49,17 @@ __device__ inline void write_gradient(T* d,
   visit_head(parts, visit_one);
   visit_tail(parts, classes, visit_one);
   __syncthreads();
+}
+
+/// d = gradient of x; they may be the same. `r`: of the row.
+template <typename T>
+__device__ inline void write_gradient(T* d,
+                                      const T* x,
+                                      const RowParts<T>& parts,
+                                      int classes,
+                                      const RowGradient& g,
+                                      const RowResult& r) {
+  write_gradient_off_label(d, x, parts, classes, g);
   if (threadIdx.x == 0) d[r.label] = from_float<T>(gradient_of_label<T>(r.of_label, g));
 }
 
@@ -80,18 +89,12 @@ __device__ inline void ignore_row(const CrossEntropy<T>& a, std::int64_t row) {
   zero_padding(d, a.classes, a.pitch);
 }
 
-/// A block a row.
+/// What the block finds out about row `x`, but for the label.
 template <typename T>
-__global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy<T> a) {
-  const std::int64_t row = blockIdx.x;
-  const std::int32_t label = a.labels[row];
-  if (label == a.ignored) return ignore_row(a, row);
-  const T* const x = a.logits + row * a.pitch;
-  const int classes = int(a.classes);
-  const RowParts<T> parts(row * a.pitch, classes);
-  const bool smoothed = a.label_smoothing > 0.0f;
-  const float of_label = to_float(x[label]);
-
+__device__ inline RowResult reduce_row(const T* x,
+                                       const RowParts<T>& parts,
+                                       int classes,
+                                       bool smoothed) {
   RowSums<T> sums;
   const auto add_one = [&](int i) {
     const T value[1] = {x[i]};
@@ -106,14 +109,98 @@ __global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy
       block_reduce(sums.index_of(top), Least{}, dynamic_shared<std::int32_t>());
   const float sum = block_sum(sums.sum_below(top), dynamic_shared<float>());
   const float all = smoothed ? block_sum(sums.all(), dynamic_shared<float>()) : 0.0f;
+  return {.top = top, .winner = winner, .sum = sum, .all = all, .label = 0, .of_label = 0};
+}
 
-  const RowResult result{
-      .top = top, .winner = winner, .sum = sum, .all = all, .label = label, .of_label = of_label};
+/// A block a row.
+template <typename T>
+__global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy<T> a) {
+  const std::int64_t row = blockIdx.x;
+  const std::int32_t label = a.labels[row];
+  if (label == a.ignored) return ignore_row(a, row);
+  const T* const x = a.logits + row * a.pitch;
+  const int classes = int(a.classes);
+  const RowParts<T> parts(row * a.pitch, classes);
+  const float of_label = to_float(x[label]);
+  RowResult result = reduce_row(x, parts, classes, a.label_smoothing > 0.0f);
+  result.label = label;
+  result.of_label = of_label;
   if (threadIdx.x == 0) store_loss(a, row, result);
   if (a.dlogits == nullptr) return;
   T* const d = a.dlogits + row * a.pitch;
   zero_padding(d, a.classes, a.pitch);
   write_gradient(d, x, parts, classes, gradient_factors(a, result), result);
+}
+
+/// As many as travel as an argument of a launch; of more classes each so many are one.
+constexpr int kMaxWeights = 960;
+struct ClassWeights {
+  float values[kMaxWeights];
+};
+
+/// Labels [rows], or soft ones [rows, 2, 2] if they are not null, and soft labels of the rows' own.
+struct WeighedLabels {
+  const std::int32_t* labels;
+  const float* soft;
+  float* weighed;
+  std::int64_t rows;
+  std::int32_t ignored;
+};
+
+/// A thread half a soft label: those of classes [first, first + count), and with the first of them
+/// those that are ignored.
+__global__ void weigh_labels_kernel(WeighedLabels a,
+                                    int first,
+                                    int count,
+                                    const __grid_constant__ ClassWeights weights) {
+  for (std::int64_t i = global_thread(); i < 2 * a.rows; i += all_threads()) {
+    float* const pair = a.weighed + 2 * i;
+    const std::int32_t label = a.soft != nullptr ? std::int32_t(a.soft[2 * i]) : a.labels[i / 2];
+    if (a.soft == nullptr && label == a.ignored) {
+      pair[0] = -1.0f;
+      pair[1] = 0.0f;
+    } else if (label >= first && label < first + count) {
+      pair[0] = float(label);
+      const float own = a.soft != nullptr ? a.soft[2 * i + 1] : i % 2 == 0 ? 1.0f : 0.0f;
+      pair[1] = own * weights.values[label - first];
+    }
+  }
+}
+
+/// A block a row, with soft labels [rows, 2, 2].
+template <typename T>
+__global__ void __launch_bounds__(kMaxThreads)
+    soft_cross_entropy_kernel(CrossEntropy<T> a, const float* labels) {
+  const std::int64_t row = blockIdx.x;
+  const SoftLabel label = soft_label(labels + 4 * row);
+  if (label.first < 0) return ignore_row(a, row);
+  const T* const x = a.logits + row * a.pitch;
+  const int classes = int(a.classes);
+  const RowParts<T> parts(row * a.pitch, classes);
+  // Before the gradient overwrites them.
+  const float first = to_float(x[label.first]), second = to_float(x[label.second]);
+  RowResult result = reduce_row(x, parts, classes, a.label_smoothing > 0.0f);
+  result.label = label.likely();
+  result.of_label =
+      label.first_weight * (first - result.top) + label.second_weight * (second - result.top);
+  if (threadIdx.x == 0) store_soft_loss(a, row, result, label);
+  if (a.dlogits == nullptr) return;
+  T* const d = a.dlogits + row * a.pitch;
+  zero_padding(d, a.classes, a.pitch);
+  RowGradient g = soft_gradient_factors(a, result, label);
+  write_gradient_off_label(d, x, parts, classes, g);
+  if (threadIdx.x != 0) return;
+  const float on = g.on;
+  const auto store_label = [&](std::int32_t k, float logit, float weight) {
+    g.on = on * weight;
+    d[k] = from_float<T>(gradient_of_label<T>(logit, g));
+  };
+  if (label.first == label.second) {
+    store_label(label.first, first, label.weight());
+  } else {
+    store_label(label.first, first, label.first_weight);
+    store_label(label.second, second, label.second_weight);
+  }
 }
 
 /// One block.
@@ -149,8 +236,9 @@ class LossKernel : public Base {
       : Base(device),
         gradient_output_(op.with_gradient() ? op.gradient_output() : -1),
         counts_(op.ignore_index().has_value()),
+        soft_(op.is_soft(spec.inputs[1])),
         accumulates_(spec.output_accumulates) {
-    work_.rows = spec.inputs[1].elems();
+    work_.rows = op.rows(spec.inputs[0]);
     work_.classes = op.classes(spec.inputs[0]);
     work_.pitch = spec.inputs[0].shape[-1];
     LOCKSTEP_CHECK(work_.pitch <= INT32_MAX,
@@ -164,11 +252,12 @@ class LossKernel : public Base {
 
  protected:
   std::int64_t rows() const { return work_.rows; }
+  bool is_soft() const { return soft_; }
   /// Without losses and states.
   CrossEntropy<T> work() const {
     CrossEntropy<T> work = work_;
     work.logits = this->template input<T>(0);
-    work.labels = this->template input<std::int32_t>(1);
+    work.labels = soft_ ? nullptr : this->template input<std::int32_t>(1);
     work.sample_weight = this->input(2);
     if (gradient_output_ >= 0)
       work.dlogits = this->template output<T>(std::size_t(gradient_output_));
@@ -186,17 +275,27 @@ class LossKernel : public Base {
  private:
   CrossEntropy<T> work_{};
   int gradient_output_;
-  bool counts_;
+  bool counts_, soft_;
   std::vector<bool> accumulates_;
 };
 
 template <typename T>
 class SoftmaxCrossEntropyKernel final : public LossKernel<T, BoundKernel> {
  public:
-  using LossKernel<T, BoundKernel>::LossKernel;
+  SoftmaxCrossEntropyKernel(const ops::SoftmaxCrossEntropy& op,
+                            const KernelSpec& spec,
+                            const Device& device)
+      : LossKernel<T, BoundKernel>(op, spec, device) {
+    const auto classes = std::int64_t(op.class_weights().size());
+    for (std::int64_t first = 0; first < classes; first += kMaxWeights)
+      std::copy_n(op.class_weights().begin() + first,
+                  std::min(classes - first, std::int64_t{kMaxWeights}),
+                  class_weights_.emplace_back().values);
+  }
 
   std::size_t workspace_bytes() const override {
-    return std::size_t(this->rows()) * (sizeof(float) + sizeof(std::int32_t));
+    return std::size_t(this->rows()) *
+           (sizeof(float) + sizeof(std::int32_t) + (weighs() ? 4 * sizeof(float) : 0));
   }
 
   void run(const RunState& state) override {
@@ -204,13 +303,18 @@ class SoftmaxCrossEntropyKernel final : public LossKernel<T, BoundKernel> {
     work.losses = this->template workspace<float>();
     work.states = this->template workspace<std::int32_t>(std::size_t(work.rows) * sizeof(float));
     const int threads = threads_for(work.classes);
-    launch("softmax_cross_entropy",
-           {.grid = dim3(unsigned(work.rows)),
-            .block = dim3(unsigned(threads)),
-            .shared_bytes = std::size_t(threads / kWarp) * sizeof(float)},
-           this->stream(),
-           cross_entropy_kernel<T>,
-           work);
+    const LaunchShape shape{.grid = dim3(unsigned(work.rows)),
+                            .block = dim3(unsigned(threads)),
+                            .shared_bytes = std::size_t(threads / kWarp) * sizeof(float)};
+    if (this->is_soft() || weighs())
+      launch("soft_cross_entropy",
+             shape,
+             this->stream(),
+             soft_cross_entropy_kernel<T>,
+             work,
+             weighs() ? weighed_labels(work) : this->input(1));
+    else
+      launch("softmax_cross_entropy", shape, this->stream(), cross_entropy_kernel<T>, work);
     // No more than find a row: the order of the sums depends on the rows alone.
     const std::int64_t wanted = std::max<std::int64_t>(1, ceil_div(work.rows, kWarp)) * kWarp;
     const auto sum_threads = int(std::min<std::int64_t>(kSumThreads, wanted));
@@ -226,6 +330,33 @@ class SoftmaxCrossEntropyKernel final : public LossKernel<T, BoundKernel> {
            work.sample_weight,
            work.tokens);
   }
+
+ private:
+  bool weighs() const { return !class_weights_.empty(); }
+
+  /// Soft labels, in the workspace after losses and states.
+  const float* weighed_labels(const CrossEntropy<T>& work) const {
+    const WeighedLabels labels{.labels = work.labels,
+                               .soft = this->is_soft() ? this->input(1) : nullptr,
+                               .weighed = this->template workspace<float>(
+                                   std::size_t(work.rows) * (sizeof(float) + sizeof(std::int32_t))),
+                               .rows = work.rows,
+                               .ignored = work.ignored};
+    for (std::size_t part = 0; part < class_weights_.size(); ++part) {
+      const std::int64_t first = std::int64_t(part) * kMaxWeights;
+      launch("weigh_labels",
+             cover(2 * work.rows),
+             this->stream(),
+             weigh_labels_kernel,
+             labels,
+             int(first),
+             int(std::min(work.classes - first, std::int64_t{kMaxWeights})),
+             class_weights_[part]);
+    }
+    return labels.weighed;
+  }
+
+  std::vector<ClassWeights> class_weights_;
 };
 
 class SmallLossKernel final : public LossKernel<float, SmallKernel> {
@@ -241,7 +372,8 @@ class SmallLossKernel final : public LossKernel<float, SmallKernel> {
 };
 
 bool is_small(const ops::SoftmaxCrossEntropy& op, const KernelSpec& spec) {
-  return spec.inputs[0].dtype == DType::f32 && spec.inputs[1].elems() <= kMaxSmallLossRows &&
+  return spec.inputs[0].dtype == DType::f32 && !op.is_soft(spec.inputs[1]) &&
+         op.class_weights().empty() && op.rows(spec.inputs[0]) <= kMaxSmallLossRows &&
          op.classes(spec.inputs[0]) <= kMaxSmallLossClasses;
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/base/random.h"
+#include "core/data/input_file.h"
+#include "lockstep/preprocessing.h"
+#include "lockstep/sources.h"
+
+namespace lockstep::data {
+namespace {
+
+using ClassSamples = std::vector<std::vector<std::uint32_t>>;
+
+std::string class_text(const Dataset& dataset, std::size_t index) {
+  const std::vector<std::string> names = dataset.class_names();
+  if (index >= names.size()) return std::to_string(index);
+  return fmt::format("{} '{}'", index, as_written(names[index]));
+}
+
+void expect_classes(const Dataset& dataset, const char* what) {
+  LOCKSTEP_CHECK(dataset.spec().classes > 0 && dataset.spec().target == TensorType({}, DType::i32),
+                 ConfigError,
+                 "{} needs data with one class a sample, but the targets of {} are {}",
+                 what,
+                 dataset.describe(),
+                 dataset.spec().target.to_string());
+}
+
+/// The samples of each class; those to be ignored are in none.
+ClassSamples samples_by_class(const Dataset& dataset) {
+  const SampleSpec& spec = dataset.spec();
+  ClassSamples of_class(std::size_t(spec.classes));
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    const std::int32_t label = dataset.label(i);
+    if (label == spec.ignore_index) continue;
+    LOCKSTEP_CHECK(label >= 0 && label < spec.classes,
+                   DataError,
+                   "data: label {} is not one of the {} classes, 0 to {}",
+                   label,
+                   spec.classes,
+                   spec.classes - 1);
+    of_class[std::size_t(label)].push_back(std::uint32_t(i));
+  }
+  return of_class;
+}
+
+class BalancedClasses final : public Dataset {
+ public:
+  BalancedClasses(std::shared_ptr<const Dataset> dataset, std::uint64_t seed)
+      : dataset_(std::move(dataset)), key_(random_key(seed, "balance")) {
+    expect_classes(*dataset_, "`balance` classes");
+    LOCKSTEP_CHECK(dataset_->size() < std::int64_t{1} << 32,
+                   ConfigError,
+                   "`balance` classes takes fewer than 2^32 samples, got {}",
+                   dataset_->size());
+    of_class_ = samples_by_class(*dataset_);
+    for (std::size_t k = 0; k < of_class_.size(); ++k)
+      if (of_class_[k].empty())
+        throw ConfigError(fmt::format("`balance` classes: class {} has no training sample",
+                                      class_text(*dataset_, k)),
+                          "add samples of it, remove the class, or train without `balance`");
+  }
+
+  const SampleSpec& spec() const override { return dataset_->spec(); }
+  std::int64_t size() const override { return dataset_->size(); }
+  void load(std::uint64_t epoch,
+            std::int64_t index,
+            std::byte* input,
+            std::byte* target) const override {
+    const RandomBlock block = philox(key_, std::uint64_t(index), epoch);
+    RandomStream random(std::uint64_t{block[0]} << 32 | block[1],
+                        std::uint64_t{block[2]} << 32 | block[3]);
+    const std::uint32_t drawn = random.below(std::uint32_t(of_class_.size()));
+    const auto& samples = of_class_[drawn];
+    const std::uint32_t sample = samples[random.below(std::uint32_t(samples.size()))];
+    dataset_->load(epoch, sample, input, target);
+    std::int32_t label = 0;
+    std::memcpy(&label, target, sizeof label);
+    LOCKSTEP_CHECK(label == std::int32_t(drawn),
+                   DataError,
+                   "`balance` classes: {} has class {} in epoch {} for sample {}, and had {} in "
+                   "epoch 0; samples that are drawn anew cannot be balanced",
+                   dataset_->describe(),
+                   label,
+                   epoch,
+                   sample,
+                   drawn);
+  }
+  std::string describe() const override {
+    return fmt::format("{}, classes balanced", dataset_->describe());
+  }
+  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
+  Preprocessing preprocessing() const override { return dataset_->preprocessing(); }
+  SkippedRecords skipped_records() const override { return dataset_->skipped_records(); }
+  std::uint64_t decoding_bytes(int threads) const override {
+    return dataset_->decoding_bytes(threads);
+  }
+  std::uint64_t fingerprint() const override {
+    return content_hash(&key_, sizeof key_, dataset_->fingerprint());
+  }
+  ContentSample content_sample(std::uint64_t seed) const override {
+    return dataset_->content_sample(seed);
+  }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  std::uint64_t key_;
+  ClassSamples of_class_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> class_counts(const Dataset& dataset) {
+  expect_classes(dataset, "counting classes");
+  std::vector<std::int64_t> counts;
+  for (const auto& samples : samples_by_class(dataset)) counts.push_back(std::ssize(samples));
+  return counts;
+}
+
+std::shared_ptr<const Dataset> balanced_classes(std::shared_ptr<const Dataset> dataset,
+                                                std::uint64_t seed) {
+  return std::make_shared<BalancedClasses>(std::move(dataset), seed);
+}
+
+}  // namespace lockstep::data
