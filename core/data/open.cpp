@@ -141,7 +141,7 @@ constexpr std::array<Opener, 9> kOpeners{
      {{"images", "DIR", "a folder of JPEG and PNG files per class"}, open_images},
      {{"packed", "FILE", "of lockstep pack"}, open_packed},
      {{"text", "FILE", "characters"}, open_text},
-     {{"tokens", "PATH", "16-bit tokens"}, open_tokens},
+     {{"tokens", "PATH", "of lockstep tokenize, nanoGPT or llm.c"}, open_tokens},
      {{"synthetic", "[:HxWxC[:CLASSES]]"}, open_synthetic}}};
 
 /// "glyphs, csv:FILE or synthetic"

@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/data/embedded_column.h"
+#include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep::data {
 namespace {
@@ -145,6 +146,28 @@ void check_same_encoding(const Preprocessing& trained,
                     column.category_count()),
         "TableOptions::one_hot_columns names the columns that stay one-hot");
   }
+}
+
+void check_same_tokenizer(const Preprocessing& trained,
+                          const Preprocessing& data,
+                          const std::string& source) {
+  if (!trained.tokenizer) return;
+  const bool same =
+      data.tokenizer && data.tokenizer->fingerprint() == trained.tokenizer->fingerprint();
+  if (same) return;
+  throw ConfigError(
+      data.tokenizer
+          ? fmt::format("{}: its tokens were made by another tokenizer ({:.12}, of {} tokens) than "
+                        "those that the run was trained on ({:.12}, of {})",
+                        as_written(source),
+                        data.tokenizer->fingerprint(),
+                        data.tokenizer->vocabulary(),
+                        trained.tokenizer->fingerprint(),
+                        trained.tokenizer->vocabulary())
+          : fmt::format("{}: the tokenizer of its tokens is not known, the run's ({:.12}) is",
+                        as_written(source),
+                        trained.tokenizer->fingerprint()),
+      "name the run's own tokenizer.json with `tokenizer`");
 }
 
 }  // namespace lockstep::data

@@ -31,4 +31,10 @@ void check_same_encoding(const Preprocessing& trained,
                          const Preprocessing& data,
                          const std::string& source);
 
+/// Throws ConfigError where a tokenizer is known of the run that a checkpoint is of, and none or
+/// another of `data`. `source` names the checkpoint.
+void check_same_tokenizer(const Preprocessing& trained,
+                          const Preprocessing& data,
+                          const std::string& source);
+
 }  // namespace lockstep::data

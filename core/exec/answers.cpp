@@ -6,7 +6,9 @@
 #include <limits>
 #include <numeric>
 
+#include "core/base/utf8.h"
 #include "core/data/preprocessing.h"
+#include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep {
 
@@ -50,6 +52,10 @@ std::vector<std::size_t> largest(std::span<const double> values, std::size_t cou
 
 std::string output_name(const data::Preprocessing& trained, std::size_t index) {
   if (index < trained.class_names.size()) return trained.class_names[index];
+  if (trained.tokenizer && std::int64_t(index) < trained.tokenizer->vocabulary()) {
+    const auto token = std::int32_t(index);
+    return to_valid_utf8(trained.tokenizer->decode(std::span(&token, 1)));
+  }
   const bool targets = trained.task == data::Task::regression && trained.table;
   if (targets && index < trained.table->targets.size()) return trained.table->targets[index].name;
   return std::to_string(index);

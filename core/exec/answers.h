@@ -22,8 +22,8 @@ std::vector<double> answers_of(const data::Preprocessing& trained, std::span<con
 /// ones in ascending order, NaN last.
 std::vector<std::size_t> largest(std::span<const double> values, std::size_t count);
 
-/// What output `index` is called: the class, label or token; of a regression the target's column.
-/// The index itself where the record has no names.
+/// What output `index` is called: the class, label or text of the token; of a regression the
+/// target's column. The index itself where the record has no names.
 std::string output_name(const data::Preprocessing& trained, std::size_t index);
 
 }  // namespace lockstep

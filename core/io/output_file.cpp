@@ -24,6 +24,19 @@ int take_space(int descriptor, std::uint64_t bytes) {
   return code;
 }
 
+void write_all_at(const std::filesystem::path& path,
+                  int descriptor,
+                  std::uint64_t offset,
+                  std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), off_t(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path, "cannot write", errno);
+    bytes = bytes.subspan(std::size_t(written));
+    offset += std::uint64_t(written);
+  }
+}
+
 }  // namespace
 
 OutputFile::OutputFile(const std::filesystem::path& path, IfThere if_there) : path_(path) {
@@ -50,6 +63,10 @@ void OutputFile::write(std::span<const std::byte> bytes) {
     if (written < 0) fail(path_, "cannot write", errno);
     bytes = bytes.subspan(std::size_t(written));
   }
+}
+
+void OutputFile::write_again(std::uint64_t offset, std::span<const std::byte> bytes) {
+  write_all_at(path_, descriptor_, offset, bytes);
 }
 
 void OutputFile::finish() {
@@ -89,13 +106,7 @@ PlacedFile PlacedFile::create(const std::filesystem::path& path, std::uint64_t b
 PlacedFile PlacedFile::open(const std::filesystem::path& path) { return PlacedFile(path, 0); }
 
 void PlacedFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), off_t(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path_, "cannot write", errno);
-    bytes = bytes.subspan(std::size_t(written));
-    offset += std::uint64_t(written);
-  }
+  write_all_at(path_, descriptor_, offset, bytes);
 }
 
 void PlacedFile::finish() {

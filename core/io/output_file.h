@@ -22,6 +22,8 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
+  /// Over bytes that were written.
+  void write_again(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Flushes to the disk (fsync) and closes. What a failed fsync has lost stays lost: a second try
   /// would succeed without the bytes being there, so the file is given up.
   void finish();

@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
+#include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
 #include "core/data/embedded_column.h"
 #include "core/data/input_file.h"
 #include "core/data/table/row_reader.h"
 #include "core/io/strict_json.h"
+#include "core/io/tokenizer/tokenizer_file.h"
 
 namespace lockstep::io {
 namespace {
@@ -322,27 +324,13 @@ void check(const Preprocessing& record, const Object& object) {
                  "of the size that 'input' says");
 }
 
-}  // namespace
+/// What a file says, with the fingerprint of the tokenizer that lies next to it; empty: none.
+struct Parsed {
+  data::Preprocessing record;
+  std::string tokenizer;
+};
 
-std::string to_json(const data::Preprocessing& record) {
-  const data::SampleSpec& spec = record.samples;
-  ordered_json result{{"version", Preprocessing::kVersion},
-                      {"source", record.source},
-                      {"task", std::string(name_of(record.task))},
-                      {"input", json_of(spec.input)},
-                      {"target", json_of(spec.target)},
-                      {"scale", spec.scale},
-                      {"shift", spec.shift},
-                      {"classes", spec.classes},
-                      {"class_names", record.class_names}};
-  if (spec.ignore_index) result["ignore_index"] = *spec.ignore_index;
-  if (!spec.embedded.empty()) result["embedded"] = json_of(spec.embedded);
-  if (record.image) result["image"] = json_of(*record.image);
-  if (record.table) result["table"] = json_of(*record.table);
-  return result.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
-
-data::Preprocessing parse_preprocessing(std::string_view text, const std::string& where) {
+Parsed parse(std::string_view text, const std::string& where) {
   const json parsed = parse_strict_json(text, where, kRecordDepth);
   const Object object(parsed, where);
   const std::int64_t version = object.whole("version", 0, INT32_MAX);
@@ -360,13 +348,87 @@ data::Preprocessing parse_preprocessing(std::string_view text, const std::string
   record.class_names = object.texts("class_names");
   if (object.has("table")) record.table = parse_table({object.at("table"), object.place("table")});
   if (object.has("image")) record.image = parse_image({object.at("image"), object.place("image")});
+  std::string tokenizer;
+  if (object.has("tokenizer")) {
+    tokenizer = object.text("tokenizer");
+    object.check(record.task == Task::next_token && record.class_names.empty(),
+                 "tokenizer",
+                 "absent where no tokens are predicted, or they have names");
+  }
   check(record, object);
-  return record;
+  return {std::move(record), std::move(tokenizer)};
+}
+
+/// Throws DataError: it is missing, or another than `record` was made with.
+std::shared_ptr<const data::Tokenizer> read_tokenizer_of(const std::string& record_file,
+                                                         const Parsed& record) {
+  const std::string file = tokenizer_of_record(record_file);
+  if (!is_there(file))
+    throw DataError(
+        fmt::format("{}: no such file, which the run's texts become tokens by", as_written(file)),
+        "every run on tokens of a known tokenizer writes it; copy it with the weights");
+  auto tokenizer = std::make_shared<const data::Tokenizer>(read_tokenizer(file));
+  if (tokenizer->fingerprint() != record.tokenizer)
+    throw DataError(fmt::format("{}: another tokenizer ({:.12}, of {} tokens) than the run was "
+                                "trained with ({:.12}, whose model knows {} tokens)",
+                                as_written(file),
+                                tokenizer->fingerprint(),
+                                tokenizer->vocabulary(),
+                                record.tokenizer,
+                                record.record.samples.classes),
+                    "copy the run's own");
+  LOCKSTEP_CHECK(tokenizer->vocabulary() <= record.record.samples.classes,
+                 DataError,
+                 "{}: a tokenizer of {} tokens, the model knows {}",
+                 as_written(file),
+                 tokenizer->vocabulary(),
+                 record.record.samples.classes);
+  return tokenizer;
+}
+
+}  // namespace
+
+std::string to_json(const data::Preprocessing& record) {
+  const data::SampleSpec& spec = record.samples;
+  ordered_json result{{"version", Preprocessing::kVersion},
+                      {"source", record.source},
+                      {"task", std::string(name_of(record.task))},
+                      {"input", json_of(spec.input)},
+                      {"target", json_of(spec.target)},
+                      {"scale", spec.scale},
+                      {"shift", spec.shift},
+                      {"classes", spec.classes},
+                      {"class_names", record.class_names}};
+  if (spec.ignore_index) result["ignore_index"] = *spec.ignore_index;
+  if (!spec.embedded.empty()) result["embedded"] = json_of(spec.embedded);
+  if (record.image) result["image"] = json_of(*record.image);
+  if (record.table) result["table"] = json_of(*record.table);
+  if (record.tokenizer) result["tokenizer"] = record.tokenizer->fingerprint();
+  return result.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+data::Preprocessing parse_preprocessing(std::string_view text, const std::string& where) {
+  return parse(text, where).record;
 }
 
 data::Preprocessing read_preprocessing(const std::string& file) {
-  return parse_preprocessing(data::read_text_file(file, "every run writes it next to its weights"),
-                             file);
+  Parsed parsed =
+      parse(data::read_text_file(file, "every run writes it next to its weights"), file);
+  if (!parsed.tokenizer.empty()) parsed.record.tokenizer = read_tokenizer_of(file, parsed);
+  return std::move(parsed.record);
+}
+
+std::string tokenizer_of_record(const std::string& record_file) {
+  const std::string_view name = kPreprocessingFile;
+  std::string folder = record_file;
+  if (folder.ends_with(name)) folder.resize(folder.size() - name.size());
+  return folder + kTokenizerFile;
+}
+
+std::map<std::string, std::string> record_texts(const data::Preprocessing& record) {
+  std::map<std::string, std::string> texts{{kPreprocessingFile, to_json(record)}};
+  if (record.tokenizer) texts[kTokenizerFile] = to_json(*record.tokenizer);
+  return texts;
 }
 
 }  // namespace lockstep::io

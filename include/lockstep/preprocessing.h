@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include "lockstep/dataset.h"
 
 namespace lockstep::data {
+
+class Tokenizer;
 
 /// What a model predicts of a sample.
 enum class Task : std::uint8_t {
@@ -108,6 +111,8 @@ struct Preprocessing {
   std::vector<std::string> class_names = {};
   std::optional<TableRecord> table = {};
   std::optional<ImageRecord> image = {};
+  /// Of tokens: what made them of text; null: not known. A run keeps it as tokenizer.json.
+  std::shared_ptr<const Tokenizer> tokenizer = {};
 };
 
 }  // namespace lockstep::data

@@ -16,8 +16,9 @@ inline constexpr const char* kPreprocessingFile = "preprocessing.json";
 ///   const auto model = lockstep::nn::make_model({.name = "convnet", .outputs =
 ///   record.samples.classes});
 ///
+/// With the tokenizer of a record that has one, tokenizer.json next to it.
 /// Throws DataError: the file cannot be read, is not such JSON or of another version, or
-/// contradicts itself, naming the key.
+/// contradicts itself, naming the key; a tokenizer that is missing, or another than the record's.
 data::Preprocessing read_preprocessing(const std::string& file);
 
 }  // namespace lockstep::io

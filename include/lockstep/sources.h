@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -145,6 +146,13 @@ DataSplit images(const std::string& folder, const ImageOptions& options = {});
 /// ranks of a host. Throws DataError where the file is not as it says, naming the byte.
 DataSplit packed(const std::string& file, const ImageOptions& options = {});
 
+/// Whether the windows of tokens that a model sees span documents.
+enum class Documents : std::uint8_t {
+  crossing,  ///< a window begins anywhere, and may hold the end of one document and the begin of
+             ///< others
+  separate   ///< each window lies in one document, and the end of a short one is not used
+};
+
 /// What open() reads in addition to a source's name; each kind of source reads its own part.
 struct OpenOptions {
   /// Share kept for validation, of sources without a validation part of their own.
@@ -156,7 +164,11 @@ struct OpenOptions {
   std::int64_t max_pixels = kDefaultMaxPixels;  ///< of images: see ImageOptions
   double resized_crop = 0;      ///< of images and packed; ConfigError for other sources
   std::int64_t context = 0;     ///< text, tokens: tokens of a sample
-  std::int64_t vocabulary = 0;  ///< tokens: different tokens; 0: GPT-2's 50,257
+  std::int64_t vocabulary = 0;  ///< tokens: different tokens; 0: as many as the file or the
+                                ///< tokenizer says, or GPT-2's 50,257
+  Documents documents = Documents::crossing;  ///< tokens
+  /// Of tokens: what made them, where that is known; a run keeps it for texts that come later.
+  std::shared_ptr<const Tokenizer> tokenizer = {};
   /// Targets with this value count in neither loss nor accuracy.
   std::optional<std::int32_t> ignore_index = {};
   TableOptions table = {};  ///< csv
@@ -176,10 +188,12 @@ struct OpenOptions {
 /// naming file and byte: invalid UTF-8, a NUL.
 DataSplit text(const std::string& file, const OpenOptions& options);
 
-/// Files of 16-bit tokens, little-endian, bare (nanoGPT) or after llm.c's header: a folder with
-/// train.bin and val.bin, or one file, whose last tenth (or validation_fraction) is the validation
-/// part. Samples as text() makes them. Throws DataError: an odd number of bytes, a header that
-/// lies; when loading: a token past the vocabulary, with its position.
+/// Files of tokens, little-endian, of 16 bits, bare (nanoGPT) or after llm.c's header, or of 32
+/// bits after that header: a folder with train.bin and val.bin, or one file, whose last tenth (or
+/// validation_fraction) is the validation part. Samples as text() makes them. Throws DataError: an
+/// odd number of bytes, a header that lies; when loading: a token past the vocabulary, with its
+/// position. ConfigError: tokens of another tokenizer, or of a larger vocabulary than
+/// options.vocabulary; separate documents of a file that does not say where they end.
 DataSplit tokens(const std::string& path, const OpenOptions& options);
 
 /// Of data with one class a sample, how many samples each class has; those to be ignored count in

@@ -51,6 +51,11 @@ int report_command(const std::vector<std::string>& arguments);
 /// code. Throws what pack_images() throws.
 int pack_command(const std::vector<std::string>& arguments);
 
+/// `lockstep tokenize`: writes texts as tokens for --data tokens:DIR, by a tokenizer that it trains
+/// or reads. Returns the exit code. Throws what the functions of core/io/tokenizer/tokenize.h and
+/// io::read_tokenizer() throw.
+int tokenize_command(const std::vector<std::string>& arguments);
+
 /// Loss, accuracy and further metrics of a saved run, or of a file of weights, on the validation
 /// part of its data (or of --data), on one rank or as many as a launcher started.
 int evaluate_command(const std::vector<std::string>& arguments);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iostream>
+#include <map>
 #include <unistd.h>
 #include <vector>
 
@@ -41,9 +42,12 @@ struct ExportFlags {
   bool average = false, force = false;
 };
 
+/// The files of a record, as io::record_texts() names them.
+using RecordTexts = std::map<std::string, std::string>;
+
 /// weights.preprocessing.json next to weights.safetensors.
-fs::path record_file(const fs::path& weights) {
-  return fs::path(weights).replace_extension(io::kPreprocessingFile);
+fs::path record_file(const fs::path& weights, const std::string& name = io::kPreprocessingFile) {
+  return fs::path(weights).replace_extension(name);
 }
 
 void check(const ExportFlags& flags) {
@@ -67,19 +71,22 @@ void check(const ExportFlags& flags) {
 }
 
 /// The record of how the model's samples are made; empty for a run of a version that kept none.
-std::string record_of(const fs::path& folder) {
+RecordTexts record_of(const fs::path& folder) {
   const fs::path file = folder / io::kPreprocessingFile;
-  return io::name_exists(file) ? io::to_json(io::read_preprocessing(file.string())) : std::string();
+  return io::name_exists(file) ? io::record_texts(io::read_preprocessing(file.string()))
+                               : RecordTexts();
 }
 
-/// Whether `record` lies next to --to already, as where the same weights were exported in another
-/// format. Throws ConfigError: what lies there is another one.
-bool has_record(const ExportFlags& flags, const std::string& record) {
-  const fs::path file = record_file(flags.to);
-  if (flags.force || !io::name_exists(file)) return false;
-  if (data::read_text_file(file.string(), "remove it") == record) return true;
-  throw ConfigError(fmt::format("export: {} already exists, of other data", file.string()),
-                    "choose another --to, or write over it with --force");
+/// Removes from `record` what lies next to --to already, as where the same weights were exported in
+/// another format. Throws ConfigError: what lies there is another one.
+void remove_present(const ExportFlags& flags, RecordTexts& record) {
+  std::erase_if(record, [&](const auto& entry) {
+    const fs::path file = record_file(flags.to, entry.first);
+    if (flags.force || !io::name_exists(file)) return false;
+    if (data::read_text_file(file.string(), "remove it") == entry.second) return true;
+    throw ConfigError(fmt::format("export: {} already exists, of other data", file.string()),
+                      "choose another --to, or write over it with --force");
+  });
 }
 
 /// Whose names the tensors have, for people.
@@ -122,11 +129,13 @@ std::string size_text(const fs::path& file) {
 }
 
 /// Writes the record for whoever uses the weights, the same way as them.
-void write_record(const std::string& record, const ExportFlags& flags) {
-  const fs::path to = record_file(flags.to);
-  const fs::path temporary = to.string() + fmt::format(".{}.tmp", getpid());
-  io::write_file(temporary, record);
-  io::put_in_place(temporary, to, flags.force);
+void write_record(const RecordTexts& record, const ExportFlags& flags) {
+  for (const auto& [name, text] : record) {
+    const fs::path to = record_file(flags.to, name);
+    const fs::path temporary = to.string() + fmt::format(".{}.tmp", getpid());
+    io::write_file(temporary, text);
+    io::put_in_place(temporary, to, flags.force);
+  }
 }
 
 std::string source_text(const SavedWeights& weights) {
@@ -180,16 +189,17 @@ int export_command(const std::vector<std::string>& arguments) {
     return 0;
   }
   const SavedWeights weights = find_weights(flags.from);
-  const std::string record = record_of(weights.folder);
-  const bool recorded = !record.empty() && has_record(flags, record);
+  RecordTexts record = record_of(weights.folder);
+  const bool has_record = !record.empty();
+  remove_present(flags, record);
   const io::SafetensorsReader file(flags.average ? weights.average() : weights.file());
   write(file, flags.to, flags.force);
-  if (!record.empty() && !recorded) write_record(record, flags);
+  write_record(record, flags);
   std::cout << source_text(weights)
             << fmt::format("tensors    {}, named as in {}\n", file.entries().size(), flavour(file))
             << fmt::format("output     {}{}\n", flags.to, size_text(flags.to))
-            << (record.empty() ? std::string()
-                               : fmt::format("record     {}\n", record_file(flags.to).string()))
+            << (!has_record ? std::string()
+                            : fmt::format("record     {}\n", record_file(flags.to).string()))
             << std::flush;
   return 0;
 }

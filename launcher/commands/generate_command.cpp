@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <memory>
 #include <numeric>
+#include <span>
 
 #include "core/base/check.h"
 #include "core/base/random.h"
 #include "core/exec/batch_predictor.h"
+#include "core/exec/token_decoder.h"
 #include "launcher/commands/commands.h"
 #include "launcher/output/standard_output.h"
 #include "launcher/predict/saved_run.h"
@@ -14,6 +17,7 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/table/settings_table.h"
 #include "lockstep/job.h"
+#include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep {
 namespace {
@@ -60,10 +64,59 @@ std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::
   return order.back();
 }
 
+/// What a run's model says of the token after others: one token at a time with a cache of keys and
+/// values, where the device and the model allow it, until the context is full; then of whole
+/// windows, whose positions begin anew with each token.
+class NextToken {
+ public:
+  NextToken(const SavedRun& run, Backend& backend, std::int64_t context, bool cached)
+      : run_(run), backend_(backend), context_(context) {
+    spec_.input = spec_.target = {{context}, DType::i32};
+    spec_.classes = run.trained.samples.classes;
+    if (cached)
+      decoder_ = TokenDecoder::make(
+          backend, model_of(run, spec_), spec_, run.flags.options.precision, run.weights);
+  }
+
+  std::span<const float> logits(std::span<const std::int32_t> tokens) {
+    if (decoder_ && std::int64_t(tokens.size()) <= context_) {
+      std::span<const float> last;
+      while (decoder_->size() < std::int64_t(tokens.size()))
+        last = decoder_->next(tokens[std::size_t(decoder_->size())]);
+      return last;
+    }
+    return of_window(tokens);
+  }
+
+ private:
+  std::span<const float> of_window(std::span<const std::int32_t> tokens) {
+    if (!predictor_) {
+      decoder_.reset();  // before the weights are held twice
+      predictor_ = std::make_unique<BatchPredictor>(
+          backend_, model_of(run_, spec_), spec_, 1, run_.flags.options.precision, run_.weights);
+      warn_of_slow_operators(backend_);
+    }
+    const std::size_t seen = std::min(tokens.size(), std::size_t(context_));
+    // What comes after the last token is not looked at: attention is causal.
+    std::vector<std::int32_t> window(static_cast<std::size_t>(context_), 0);
+    std::ranges::copy(tokens.last(seen), window.begin());
+    const auto vocabulary = std::size_t(spec_.classes);
+    return std::span(predictor_->run(window.data())).subspan((seen - 1) * vocabulary, vocabulary);
+  }
+
+  const SavedRun& run_;
+  Backend& backend_;
+  std::int64_t context_;
+  data::SampleSpec spec_;
+  std::unique_ptr<TokenDecoder> decoder_;
+  std::unique_ptr<BatchPredictor> predictor_;
+};
+
 void generate(const SavedRun& run,
               const std::string& prompt,
               std::int64_t count,
-              const Sampling& how) {
+              const Sampling& how,
+              bool cached) {
   LOCKSTEP_CHECK(is_gpt(run.flags.model.name),
                  ConfigError,
                  "lockstep generate is for gpt, this run's model is {}",
@@ -79,31 +132,18 @@ void generate(const SavedRun& run,
   job.open_device(run.device);
   LOCKSTEP_CHECK(
       job.size() == 1, ConfigError, "lockstep generate runs on one rank, not {}", job.size());
-  data::SampleSpec spec;
-  spec.input = spec.target = {{context}, DType::i32};
-  spec.classes = run.trained.samples.classes;
-  BatchPredictor predictor(
-      job.backend(), model_of(run, spec), spec, 1, run.flags.options.precision, run.weights);
-  warn_of_slow_operators(job.backend());
+  NextToken next(run, job.backend(), context, cached);
+  TokenPrinter printer(run.trained);
   const auto print = [&](std::int32_t token) {
-    std::cout << (run.trained.class_names.empty() ? std::to_string(token) + " "
-                                                  : run.trained.class_names[std::size_t(token)]);
+    std::cout << printer.add(token);
     flush_output();
   };
   for (const std::int32_t token : tokens) print(token);
-  std::vector<std::int32_t> window(static_cast<std::size_t>(context));
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::size_t seen = std::min(tokens.size(), window.size());
-    std::copy(tokens.end() - std::ptrdiff_t(seen), tokens.end(), window.begin());
-    // What comes after the last token is not looked at: attention is causal.
-    std::fill(window.begin() + std::ptrdiff_t(seen), window.end(), 0);
-    const std::vector<float>& logits = predictor.run(window.data());
-    const auto vocabulary = std::size_t(run.trained.samples.classes);
-    tokens.push_back(draw(
-        std::span(logits).subspan((seen - 1) * vocabulary, vocabulary), how, std::uint64_t(i)));
+    tokens.push_back(draw(next.logits(tokens), how, std::uint64_t(i)));
     print(tokens.back());
   }
-  std::cout << "\n";
+  std::cout << printer.finish() << "\n";
 }
 
 }  // namespace
@@ -128,13 +168,24 @@ int generate_command(const std::vector<std::string>& arguments) {
       ->capture_default_str()
       ->check(real_number("--top-p", 0, 1));
   app.add_option("--sample-seed", sampling.seed, "key of the draws")->capture_default_str();
+  std::string cache = "on";
+  app.add_option("--kv-cache",
+                 cache,
+                 "whether keys and values of earlier tokens are kept; off: the whole context is "
+                 "computed for each token")
+      ->type_name("on|off")
+      ->capture_default_str()
+      ->check(one_of("--kv-cache", {"on", "off"}));
   const SavedRun run = open_saved_run(app, arguments);
   if (run.weights.empty()) return 0;
   const bool starts_lines = std::ranges::count(run.trained.class_names, prompt) > 0;
-  if (app.count("--prompt") == 0 && !starts_lines)
+  const auto end = run.trained.tokenizer ? run.trained.tokenizer->end_of_text() : std::nullopt;
+  if (app.count("--prompt") == 0 && run.trained.tokenizer)
+    prompt = end ? run.trained.tokenizer->decode(std::span(&*end, 1)) : "\n";
+  else if (app.count("--prompt") == 0 && !starts_lines)
     prompt = run.trained.class_names.empty() ? "0" : run.trained.class_names.front();
   sampling.top_k = std::size_t(to_whole_number(top_k));
-  generate(run, prompt, to_whole_number(count), sampling);
+  generate(run, prompt, to_whole_number(count), sampling, cache == "on");
   return 0;
 }
 

@@ -158,7 +158,8 @@ void RunOutput::on_start(const ResumeRecord* resumed) {
   open_rank_log(job_, folder_.path(), resumed != nullptr);
   console_.set_copy(&JobInternals::of(job_).fault_log.log());
   folder_.write_file("config.toml", to_toml(settings_.flags));
-  folder_.write_file(io::kPreprocessingFile, io::to_json(start_.data.train->preprocessing()));
+  for (const auto& [name, text] : io::record_texts(start_.data.train->preprocessing()))
+    folder_.write_file(name, text);
   folder_.write_file("memory.json", step_memory_json(start_.plan));
   if (const std::string algorithms = algorithms_text(job_.backend()); !algorithms.empty())
     folder_.write_file(kAlgorithmsFile, algorithms);

@@ -5,12 +5,14 @@
 #include <filesystem>
 
 #include "core/base/check.h"
+#include "core/base/utf8.h"
 #include "core/data/ignore_label.h"
 #include "core/data/text/token_windows.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"
 #include "launcher/predict/predict_inputs.h"
 #include "launcher/predict/token_text.h"
+#include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep {
 namespace {
@@ -77,18 +79,25 @@ class TextPredictor {
   data::TokenSequence read(const std::string& path) const {
     const std::string name = path == "-" ? "standard input" : path;
     const std::string text = read_named(path);
-    if (job_.run.trained.class_names.empty() && !is_written_out(text)) {
-      LOCKSTEP_CHECK(
-          path != "-",
-          DataError,
-          "standard input: expected token indices, written out with spaces between them; "
-          "16-bit tokens come from files");
-      return data::read_token_file(path, vocabulary_);
+    if (is_token_file(text)) {
+      LOCKSTEP_CHECK(path != "-",
+                     DataError,
+                     "standard input: expected {}; binary tokens come from files",
+                     job_.run.trained.tokenizer
+                         ? "a text in UTF-8"
+                         : "token indices, written out with spaces between them");
+      return data::read_token_file(path, vocabulary_, job_.run.trained.tokenizer);
     }
     const EncodedText encoded = encode_text(text, job_.run.trained);
     LOCKSTEP_CHECK(encoded.problem.empty(), DataError, "{}: {}", name, encoded.problem);
-    return data::whole_sequence(
-        data::tokens_in_memory({encoded.tokens.begin(), encoded.tokens.end()}), name, vocabulary_);
+    return data::whole_sequence(data::tokens_in_memory(encoded.tokens), name, vocabulary_);
+  }
+
+  /// Of a run whose tokens are not characters, what is not written out as its tokens are.
+  bool is_token_file(std::string_view text) const {
+    const data::Preprocessing& trained = job_.run.trained;
+    if (!trained.class_names.empty()) return false;
+    return trained.tokenizer ? !is_utf8(text) : !is_written_out(text);
   }
 
   /// Over the same windows as lockstep evaluate.
@@ -116,12 +125,12 @@ class TextPredictor {
 
   std::vector<float> next_logits(const data::TokenSequence& sequence) {
     const std::int64_t seen = std::min(context_, sequence.count);
-    std::vector<std::uint16_t> last(static_cast<std::size_t>(seen));
+    std::vector<std::int32_t> last(static_cast<std::size_t>(seen));
     sequence.store->read(sequence.first + sequence.count - seen, last);
     // What comes after the last token is not looked at: attention is causal.
     std::ranges::fill(input_, 0);
     for (std::int64_t i = 0; i < seen; ++i) {
-      LOCKSTEP_CHECK(last[std::size_t(i)] < vocabulary_,
+      LOCKSTEP_CHECK(last[std::size_t(i)] >= 0 && last[std::size_t(i)] < vocabulary_,
                      DataError,
                      "token {} is past the vocabulary of {}",
                      last[std::size_t(i)],

@@ -113,7 +113,8 @@ constexpr std::string_view kOfTheModel[] = {"--init",
                                             "--label-column",
                                             "--drop",
                                             "--id-column",
-                                            "--categorical"};
+                                            "--categorical",
+                                            "--tokenizer"};
 
 void refuse(const std::vector<std::string>& flags,
             const std::string& command,

@@ -7,13 +7,41 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
+#include "lockstep/tokens/tokenizer_file.h"
 
 namespace lockstep {
 
 namespace {
+
+namespace fs = std::filesystem;
+
+/// Of tokens: the one that is named; else one that lies next to them; else of the model that a
+/// training starts from. Null: there is none, or it is not named and not one that can be read.
+std::shared_ptr<const data::Tokenizer> find_tokenizer(const TrainFlags& flags) {
+  constexpr std::string_view kTokens = "tokens:";
+  if (!flags.data.starts_with(kTokens)) return nullptr;
+  if (!flags.tokenizer.empty())
+    return std::make_shared<const data::Tokenizer>(io::read_tokenizer(flags.tokenizer));
+  const fs::path tokens = flags.data.substr(kTokens.size());
+  const fs::path folder = is_folder(tokens) ? tokens : tokens.parent_path();
+  std::vector<fs::path> places{folder / io::kTokenizerFile};
+  if (const fs::path init = flags.options.init; !init.empty() && is_folder(init))
+    for (const char* name : {io::kTokenizerFile, "vocab.json"}) places.push_back(init / name);
+  for (const fs::path& place : places) {
+    if (!is_there(place)) continue;
+    try {
+      return std::make_shared<const data::Tokenizer>(
+          io::read_tokenizer(place.filename() == "vocab.json" ? place.parent_path() : place));
+    } catch (const DataError&) {
+      // Trainings need none, and it may be of a kind that Lockstep does not read.
+    }
+  }
+  return nullptr;
+}
 
 data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* trained) {
   return data::open(flags.data,
@@ -24,6 +52,8 @@ data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* 
                      .resized_crop = flags.options.augmentation.resized_crop,
                      .context = flags.context,
                      .vocabulary = flags.vocabulary,
+                     .documents = flags.documents,
+                     .tokenizer = trained == nullptr ? find_tokenizer(flags) : nullptr,
                      .ignore_index = flags.ignore_index,
                      .table = flags.table,
                      .trained = trained});

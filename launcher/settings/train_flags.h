@@ -22,7 +22,9 @@ struct TrainFlags {
   int image_size = 224;         ///< images and packed
   std::int64_t max_pixels = data::kDefaultMaxPixels;  ///< images, and files to predict
   std::int64_t context = 0;                           ///< text, tokens: tokens of a sample
-  std::int64_t vocabulary = 0;                        ///< tokens; 0: GPT-2's
+  std::int64_t vocabulary = 0;                        ///< tokens; 0: their own, or GPT-2's
+  std::string tokenizer;  ///< tokens: file or folder; empty: what lies next to them
+  data::Documents documents = data::Documents::crossing;  ///< tokens
   std::optional<std::int32_t> ignore_index;
   data::TableOptions table;   ///< csv
   std::string loss = "auto";  ///< auto, cross-entropy, mse, mae, huber or bce

@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
@@ -56,7 +58,8 @@ class Trainer::State {
     LOCKSTEP_CHECK(data.train != nullptr && data.train->size() > 0,
                    ConfigError,
                    "data: there is nothing to train on");
-    options_.checkpoint.texts[io::kPreprocessingFile] = io::to_json(data.train->preprocessing());
+    record_ = io::record_texts(data.train->preprocessing());
+    for (const auto& [name, text] : record_) options_.checkpoint.texts[name] = text;
     const std::int64_t size = data.train->size();
     expect_whole_batch(options_.global_batch, size);
     steps_ = total_steps(options_, size);
@@ -98,12 +101,10 @@ class Trainer::State {
 
   int rank() const { return context_.rank(); }
 
-  /// The training data's, as JSON.
-  const std::string& record() const {
-    const auto& texts = options_.checkpoint.texts;
-    const auto found = texts.find(io::kPreprocessingFile);
-    LOCKSTEP_CHECK(found != texts.end(), ConfigError, "trainer: fit() comes first");
-    return found->second;
+  /// The training data's: name and content of its files.
+  const std::map<std::string, std::string>& record() const {
+    LOCKSTEP_CHECK(!record_.empty(), ConfigError, "trainer: fit() comes first");
+    return record_;
   }
 
   Replica& replica() {
@@ -132,8 +133,11 @@ class Trainer::State {
   void check_columns(const data::Dataset& data) const {
     const data::Preprocessing now = data.preprocessing();
     const std::string file = start_->record.path + "/" + io::kPreprocessingFile;
-    if (now.table && is_there(file))
+    if (!is_there(file)) return;
+    if (now.table)
       data::check_same_encoding(io::read_preprocessing(file), now, start_->record.path);
+    if (now.task == data::Task::next_token)
+      data::check_same_tokenizer(io::read_preprocessing(file), now, start_->record.path);
   }
 
   void check_start(const data::Dataset& data) {
@@ -186,6 +190,7 @@ class Trainer::State {
   std::int64_t steps_ = 0;
   Fingerprint settings_;
   std::optional<ResumePoint> start_;
+  std::map<std::string, std::string> record_;
 };
 
 Trainer::Trainer(RankContext& context,
@@ -227,12 +232,14 @@ void Trainer::save_average(const std::string& file) {
 
 void Trainer::save(const std::string& folder) {
   if (state_->rank() > 0) return;
-  const std::string record = state_->record();
+  const std::map<std::string, std::string>& record = state_->record();
   io::create_folders(folder);
-  const std::string file = folder + "/" + io::kPreprocessingFile, temporary = file + ".tmp";
   save_weights(folder + "/model.safetensors");
-  io::write_file(temporary, record);
-  io::put_in_place(temporary, file, true);
+  for (const auto& [name, text] : record) {
+    const std::string file = folder + "/" + name, temporary = file + ".tmp";
+    io::write_file(temporary, text);
+    io::put_in_place(temporary, file, true);
+  }
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include "core/base/utf8.h"
 #include "core/data/ignore_label.h"
+#include "core/data/text/token_file.h"
 #include "lockstep/error.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
@@ -120,6 +121,68 @@ TEST_F(Tokens, ReadsLlmcHeadersAndNanogptFolders) {
   EXPECT_THAT(pair.train->describe(), HasSubstr("50 tokens"));
 }
 
+TEST_F(Tokens, HeadersSayVocabularyWidthAndDocumentEnd) {
+  const TokenFileHeader header{.token_bytes = 4,
+                               .tokens = 30,
+                               .vocabulary = 100000,
+                               .end_of_text = 99999,
+                               .tokenizer = std::string(64, 'a')};
+  const auto words = header.to_words();
+  std::string bytes(reinterpret_cast<const char*>(words.data()), sizeof words);
+  for (std::int32_t i = 0; i < 30; ++i) {
+    const std::int32_t token = i % 7 == 3 ? 99999 : 70000 + i;
+    bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
+  }
+  const std::string file = write("wide.bin", bytes);
+  const TokenFile read(file);
+  EXPECT_EQ(read.size(), 30);
+  EXPECT_EQ(read.header().vocabulary, 100000);
+  EXPECT_EQ(read.header().end_of_text, 99999);
+  EXPECT_EQ(read.header().tokenizer, header.tokenizer);
+  const DataSplit split = open("tokens:" + file, {.validation_fraction = 0.5, .context = 4});
+  EXPECT_EQ(split.train->spec().classes, 100000);
+  EXPECT_EQ(load(*split.validation, 0).x, (std::vector<std::int32_t>{70015, 70016, 99999, 70018}));
+  EXPECT_THAT(
+      error_of<ConfigError>([&] { open("tokens:" + file, {.context = 4, .vocabulary = 65536}); }),
+      HasSubstr("its tokens are of a vocabulary of 100000, the model's is 65536"));
+  const std::string lie =
+      write("end.bin", std::string(bytes).replace(20, 4, "\xff\xff\x0f\x00", 4));
+  EXPECT_THAT(error_of<DataError>([&] { open("tokens:" + lie, {.context = 4}); }),
+              HasSubstr("says a vocabulary of 100000 tokens, and that token 1048574 ends"));
+}
+
+TEST_F(Tokens, SeparateDocumentsShareNoWindow) {
+  // Documents of 1 to 6 tokens, and two ends that follow one another.
+  std::vector<std::uint16_t> tokens{1, 9, 2, 3, 9, 9, 4, 5, 6, 7, 8, 9, 10, 11};
+  const TokenFileHeader header{.tokens = tokens.size(), .vocabulary = 12, .end_of_text = 9};
+  const auto words = header.to_words();
+  std::string bytes(reinterpret_cast<const char*>(words.data()), sizeof words);
+  bytes.append(reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size());
+  const TokenSequence sequence = read_token_file(write("d.bin", bytes), 0);
+  const auto windows = document_windows(sequence, 4, {});
+  constexpr std::int32_t kNone = kIgnoreIndex;
+  ASSERT_EQ(windows->size(), 5);
+  const std::vector<std::vector<std::int32_t>> x{
+      {1, 0, 0, 0}, {9, 2, 3, 0}, {9, 4, 5, 6}, {7, 8, 0, 0}, {9, 10, 0, 0}},
+      y{{9, kNone, kNone, kNone},
+        {2, 3, 9, kNone},
+        {4, 5, 6, 7},
+        {8, 9, kNone, kNone},
+        {10, 11, kNone, kNone}};
+  for (std::int64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(load(*windows, i).x, x[std::size_t(i)]) << i;
+    EXPECT_EQ(load(*windows, i).y, y[std::size_t(i)]) << i;
+  }
+  EXPECT_THAT(windows->describe(), HasSubstr("5 windows of 4 that each lie in one of 4 documents"));
+  EXPECT_NE(windows->fingerprint(), windows_in_order(sequence, 4, {})->fingerprint());
+  const std::string bare = write_tokens("bare.bin", counting(40));
+  EXPECT_THAT(error_of<ConfigError>([&] {
+                open("tokens:" + bare,
+                     {.context = 4, .vocabulary = 64, .documents = Documents::separate});
+              }),
+              HasSubstr("does not say which token ends a document"));
+}
+
 TEST_F(Tokens, NameFileAndPlaceOfWhatIsWrong) {
   const std::string file = write("one.bin", "ab");
   const auto data_error = [&](const std::string& source, OpenOptions options = {.context = 4}) {
@@ -137,7 +200,7 @@ TEST_F(Tokens, NameFileAndPlaceOfWhatIsWrong) {
   EXPECT_THAT(data_error("text:" + write("empty.txt", "")), HasSubstr("empty"));
   EXPECT_THAT(data_error("tokens:" + write("odd.bin", "abc")), HasSubstr("3 bytes, an odd number"));
   EXPECT_THAT(data_error("tokens:" + write_tokens("lie.bin", counting(9), {20240520, 1, 10})),
-              HasSubstr("promises 10 tokens, 1044 bytes in all; the file has 1042"));
+              HasSubstr("promises 10 tokens of 2 bytes after 1024 bytes; the file has 1042 bytes"));
   EXPECT_THAT(data_error("tokens:" + write_tokens("v.bin", counting(9), {20240520, 2, 9})),
               HasSubstr("version 2"));
   EXPECT_THAT(data_error("tokens:" + write_tokens("past.bin", counting(100)),

@@ -16,7 +16,10 @@ const std::vector<std::string_view> kJsonWords = words_of(
     "manifest.json ../x inf -inf nan dtype shape feature categories name kind numeric mean "
     "deviation missing embedded one-hot category separator columns targets dropped id_columns "
     "named_alike place width height channels short_side resize crop center texts task input "
-    "target classes ignore_index scale shift table class_names image source");
+    "target classes ignore_index scale shift table class_names image source tokenizer "
+    "truncation padding added_tokens normalizer pre_tokenizer post_processor decoder model vocab "
+    "merges id content single_word lstrip rstrip normalized special BPE ByteLevel Sequence "
+    "pretokenizers add_prefix_space use_regex dropout unk_token byte_fallback ignore_merges");
 
 /// The text with the SHA-256 that fits it as its last entry.
 std::string sealed_again(Json value, Random& random) {

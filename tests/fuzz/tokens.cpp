@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of 16-bit tokens, bare and after llm.c's header.
+// Files of tokens: of 16 bits, bare and after a header, and of 32 bits.
 #include "lockstep/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"

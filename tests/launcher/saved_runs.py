@@ -69,6 +69,10 @@ class SavedRuns(ProgramTest):
         again = self.command("generate", "--from=gpt", "--prompt=the dog ", "--tokens=40",
                              "--temperature=0")
         self.assertEqual(again.stdout, result.stdout)
+        # The context holds 16 tokens, of which the prompt has 8: windows follow the cache.
+        whole = self.command("generate", "--from=gpt", "--prompt=the dog ", "--tokens=40",
+                             "--temperature=0", "--kv-cache=off")
+        self.assertEqual(whole.stdout, result.stdout)
         drawn = {}
         for top_p in ("0", "0.5", "1"):  # at this temperature all characters are about as likely
             one = self.command("generate", "--from=gpt", "--prompt=the dog ", "--tokens=40",

@@ -12,6 +12,7 @@
 #include "core/data/input_file.h"
 #include "core/data/text/token_windows.h"
 #include "lockstep/sources.h"
+#include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep::data {
 namespace {
@@ -124,11 +125,28 @@ void check_size(const std::string& file) {
                  bytes);
 }
 
+/// As tokens of the run's tokenizer.
+DataSplit encoded_text(const std::string& file, const OpenOptions& options) {
+  std::vector<std::int32_t> tokens;
+  try {
+    tokens = options.trained->tokenizer->encode(read_text_file(file, kTextHint));
+  } catch (const DataError& wrong) {
+    throw DataError(fmt::format("{}: {}", as_written(file), as_written(wrong.what())));
+  }
+  const std::uint64_t hash = content_hash(tokens.data(), tokens.size() * sizeof(std::int32_t));
+  TokenSequence sequence = whole_sequence(
+      tokens_in_memory(std::move(tokens)), "text:" + file, options.trained->samples.classes);
+  sequence.tokenizer = options.trained->tokenizer;
+  sequence.hash = hash;
+  return split_tokens(sequence, options);
+}
+
 }  // namespace
 
 DataSplit text(const std::string& file, const OpenOptions& options) {
   // Read twice, so that in addition to the tokens no character is held.
   check_size(file);
+  if (options.trained && options.trained->tokenizer) return encoded_text(file, options);
   CharacterNumbers numbers;
   std::size_t count = 0;
   for_each_character(file, [&](std::uint32_t code) {

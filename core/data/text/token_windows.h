@@ -2,52 +2,22 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <vector>
 
+#include "core/data/text/token_sequence.h"
 #include "lockstep/dataset.h"
 
 namespace lockstep::data {
 
-/// Where tokens lie. Read by several threads.
-class TokenStore {
- public:
-  virtual ~TokenStore() = default;
-  virtual std::int64_t size() const = 0;
-  /// Copies the tokens from `first` on. Throws DataError naming a file that cannot be read, or has
-  /// become shorter.
-  virtual void read(std::int64_t first, std::span<std::uint16_t> to) const = 0;
-};
-
-std::shared_ptr<const TokenStore> tokens_in_memory(std::vector<std::uint16_t> tokens);
-
-/// A part of a store.
-struct TokenSequence {
-  std::shared_ptr<const TokenStore> store = {};
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  std::string description = {};               ///< "text:FILE"
-  std::vector<std::string> token_names = {};  ///< empty, or the text of each token
-  std::int64_t vocabulary = 0;
-  std::uint64_t hash = 0;  ///< of the content, or of its begin
-  std::string file = {};   ///< the one that it is of, where `hash` is not of all; else empty
-
-  /// Its tokens [begin, begin + size).
-  TokenSequence part(std::int64_t begin, std::int64_t size, const std::string& name) const;
-};
-
-/// All of a store, whose tokens are numbers below `vocabulary`.
-TokenSequence whole_sequence(std::shared_ptr<const TokenStore> store,
-                             std::string description,
-                             std::int64_t vocabulary);
-
-/// 16-bit tokens of a file, as sources.h says of tokens(), read as they are asked for.
-/// `vocabulary`: 0 for GPT-2's. Throws DataError: an odd number of bytes, a header that lies.
-TokenSequence read_token_file(const std::string& path, std::int64_t vocabulary);
+/// Tokens of a file, as sources.h says of tokens(), read as they are asked for. `vocabulary`: 0 for
+/// the file's, `tokenizer`'s or GPT-2's, of these the first that is known. Throws DataError: an odd
+/// number of bytes, a header that lies; ConfigError: tokens of another tokenizer, or of a larger
+/// vocabulary.
+TokenSequence read_token_file(const std::string& path,
+                              std::int64_t vocabulary,
+                              std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
 struct OpenOptions;
 
@@ -68,6 +38,15 @@ std::shared_ptr<const Dataset> random_windows(TokenSequence sequence,
                                               std::uint64_t seed,
                                               std::optional<std::int32_t> ignored);
 std::shared_ptr<const Dataset> windows_in_order(TokenSequence sequence,
+                                                std::int64_t context,
+                                                std::optional<std::int32_t> ignored);
+
+/// Windows that each lie in one document, for training and validation alike: of a document of the
+/// tokens after one `end_of_text` up to the next, which its text is predicted from and which it
+/// ends with, ceil(tokens / context) windows one after the other. Those that the last one lacks are
+/// 0, their targets kIgnoreIndex. All tokens are read once to find the documents. Throws
+/// ConfigError: no sequence.end_of_text, a context below 1, no document.
+std::shared_ptr<const Dataset> document_windows(TokenSequence sequence,
                                                 std::int64_t context,
                                                 std::optional<std::int32_t> ignored);
 

@@ -1,133 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <span>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/base/file_reader.h"
 #include "core/base/parameter_names.h"
-#include "core/data/input_file.h"
+#include "core/data/text/token_file.h"
 #include "core/data/text/token_windows.h"
+#include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
+#include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep::data {
 namespace {
 
-// llm.c's header: 256 32-bit words, of which the first three are these.
-constexpr std::uint32_t kLlmcMagic = 20240520, kLlmcVersion = 1;
-constexpr std::uint64_t kLlmcHeaderBytes = 1024;
-
 constexpr std::int64_t kGpt2Vocabulary = 50257;
+constexpr std::int32_t kGpt2EndOfText = 50256;
 constexpr double kDefaultValidationFraction = 0.1;
 
-/// What nanoGPT and llm.c write: 16-bit numbers, of llm.c after a header.
-class TokenFile final : public TokenStore {
- public:
-  explicit TokenFile(const std::string& path) : path_(path), file_(path) {
-    LOCKSTEP_CHECK(file_.bytes() > 0,
-                   DataError,
-                   "{}: expected a regular file that is not empty",
-                   as_written(path));
-    header_bytes_ = checked_header_bytes();
-    LOCKSTEP_CHECK(
-        (file_.bytes() - header_bytes_) % 2 == 0,
-        DataError,
-        "{}: {} bytes, an odd number; expected 16-bit tokens as nanoGPT and llm.c write them",
-        as_written(path),
-        file_.bytes());
-  }
+/// The tokenizer of a file, and `tokenizer`, which came with it, against each other and against the
+/// `vocabulary` that was asked for.
+void check_tokenizer(const std::string& path,
+                     const TokenFileHeader& header,
+                     std::int64_t vocabulary,
+                     const Tokenizer* tokenizer) {
+  if (tokenizer != nullptr && !header.tokenizer.empty() &&
+      header.tokenizer != tokenizer->fingerprint())
+    throw ConfigError(fmt::format("{}: its tokens were made by another tokenizer ({:.12}) than "
+                                  "the one that is given or lies next to it ({:.12})",
+                                  as_written(path),
+                                  header.tokenizer,
+                                  tokenizer->fingerprint()),
+                      "name the one that made them with `tokenizer`");
+  const std::int64_t known = header.vocabulary > 0  ? header.vocabulary
+                             : tokenizer != nullptr ? tokenizer->vocabulary()
+                                                    : 0;
+  if (known > vocabulary)
+    throw ConfigError(fmt::format("{}: its tokens are of a vocabulary of {}, the model's is {}",
+                                  as_written(path),
+                                  known,
+                                  vocabulary),
+                      fmt::format("use `vocabulary` {} or more, or omit it", known));
+}
 
-  std::int64_t size() const override {
-    return std::int64_t((file_.bytes() - header_bytes_) / sizeof(std::uint16_t));
-  }
-  void read(std::int64_t first, std::span<std::uint16_t> to) const override {
-    const std::uint64_t at = header_bytes_ + std::uint64_t(first) * sizeof(std::uint16_t);
-    file_.read(fmt::format("{}: byte {}", path_, at), at, std::as_writable_bytes(to));
-  }
-  /// Of the begin, for the fingerprint.
-  std::uint64_t hash() const {
-    std::vector<std::byte> begin(std::min<std::uint64_t>(file_.bytes(), 1 << 20));
-    file_.read(path_, 0, begin);
-    return content_hash(begin.data(), begin.size(), file_.bytes());
-  }
+std::optional<std::int32_t> end_of_text(const TokenFileHeader& header,
+                                        std::int64_t vocabulary,
+                                        const Tokenizer* tokenizer) {
+  if (header.end_of_text) return header.end_of_text;
+  if (tokenizer != nullptr) return tokenizer->end_of_text();
+  const bool may_be_gpt2 = header.tokenizer.empty() && vocabulary == kGpt2Vocabulary;
+  return may_be_gpt2 ? std::optional(kGpt2EndOfText) : std::nullopt;
+}
 
- private:
-  /// Bytes before the first token; checks what a header says.
-  std::uint64_t checked_header_bytes() const {
-    std::uint32_t words[3] = {};
-    if (file_.bytes() < kLlmcHeaderBytes) return 0;
-    file_.read(path_, 0, std::as_writable_bytes(std::span(words)));
-    if (words[0] != kLlmcMagic) return 0;
-    LOCKSTEP_CHECK(words[1] == kLlmcVersion,
-                   DataError,
-                   "{}: an llm.c token file of version {} at byte 4, expected {} (16-bit tokens)",
-                   as_written(path_),
-                   words[1],
-                   kLlmcVersion);
-    const std::uint64_t promised = kLlmcHeaderBytes + std::uint64_t{words[2]} * 2;
-    LOCKSTEP_CHECK(promised == file_.bytes(),
-                   DataError,
-                   "{}: the header at byte 8 promises {} tokens, {} bytes in all; the file has {}",
-                   as_written(path_),
-                   words[2],
-                   promised,
-                   file_.bytes());
-    return kLlmcHeaderBytes;
-  }
+std::shared_ptr<const Dataset> training_windows(TokenSequence sequence,
+                                                const OpenOptions& options) {
+  if (options.documents == Documents::separate)
+    return document_windows(std::move(sequence), options.context, options.ignore_index);
+  return random_windows(std::move(sequence), options.context, options.seed, options.ignore_index);
+}
 
-  std::string path_;
-  FileReader file_;
-  std::uint64_t header_bytes_ = 0;
-};
+std::shared_ptr<const Dataset> validation_windows(TokenSequence sequence,
+                                                  const OpenOptions& options) {
+  if (options.documents == Documents::separate)
+    return document_windows(std::move(sequence), options.context, options.ignore_index);
+  return windows_in_order(std::move(sequence), options.context, options.ignore_index);
+}
+
+TokenSequence read_file(const std::string& path, const OpenOptions& options) {
+  const bool of_run = options.trained != nullptr;
+  return read_token_file(
+      path,
+      options.vocabulary > 0 || !of_run ? options.vocabulary : options.trained->samples.classes,
+      of_run ? options.trained->tokenizer : options.tokenizer);
+}
 
 }  // namespace
 
-TokenSequence read_token_file(const std::string& path, std::int64_t vocabulary) {
+TokenSequence read_token_file(const std::string& path,
+                              std::int64_t vocabulary,
+                              std::shared_ptr<const Tokenizer> tokenizer) {
   auto file = std::make_shared<TokenFile>(path);
-  const std::uint64_t hash = file->hash();
-  TokenSequence sequence = whole_sequence(
-      std::move(file), "tokens:" + path, vocabulary > 0 ? vocabulary : kGpt2Vocabulary);
-  sequence.hash = hash;
+  const TokenFileHeader& header = file->header();
+  if (vocabulary == 0) vocabulary = header.vocabulary;
+  if (vocabulary == 0 && tokenizer) vocabulary = tokenizer->vocabulary();
+  if (vocabulary == 0) vocabulary = kGpt2Vocabulary;
+  check_tokenizer(path, header, vocabulary, tokenizer.get());
+  TokenSequence sequence = whole_sequence(file, "tokens:" + path, vocabulary);
+  sequence.hash = file->hash();
   sequence.file = path;
+  sequence.end_of_text = end_of_text(header, vocabulary, tokenizer.get());
+  sequence.tokenizer = std::move(tokenizer);
   return sequence;
 }
 
 DataSplit split_tokens(const TokenSequence& sequence, const OpenOptions& options) {
   if (options.trained && options.validation_fraction == 1)
-    return {nullptr, windows_in_order(sequence, options.context, options.ignore_index)};
+    return {nullptr, validation_windows(sequence, options)};
   const double share =
       options.validation_fraction > 0 ? options.validation_fraction : kDefaultValidationFraction;
   const std::int64_t all = sequence.count;
   const auto train = std::int64_t(double(all) * (1 - share));
-  return {
-      random_windows(
-          sequence.part(0, train, "training"), options.context, options.seed, options.ignore_index),
-      windows_in_order(
-          sequence.part(train, all - train, "validation"), options.context, options.ignore_index)};
+  return {training_windows(sequence.part(0, train, "training"), options),
+          validation_windows(sequence.part(train, all - train, "validation"), options)};
 }
 
 DataSplit tokens(const std::string& path, const OpenOptions& options) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (!fs::is_directory(path, error))
-    return split_tokens(read_token_file(path, options.vocabulary), options);
+  if (!fs::is_directory(path, error)) return split_tokens(read_file(path, options), options);
   LOCKSTEP_CHECK(options.validation_fraction == 0 || options.trained,
                  ConfigError,
                  "data: tokens:{} is a folder with train.bin and val.bin, so a validation fraction "
                  "({}) cannot be chosen",
                  as_written(path),
                  options.validation_fraction);
-  return {random_windows(read_token_file(path + "/train.bin", options.vocabulary),
-                         options.context,
-                         options.seed,
-                         options.ignore_index),
-          windows_in_order(read_token_file(path + "/val.bin", options.vocabulary),
-                           options.context,
-                           options.ignore_index)};
+  return {training_windows(read_file(path + "/train.bin", options), options),
+          validation_windows(read_file(path + "/val.bin", options), options)};
 }
 
 }  // namespace lockstep::data

@@ -160,10 +160,25 @@ void add_data_settings(std::vector<Setting>& table) {
   rows.whole("context", LOCKSTEP_AT(context), 1, "text, tokens: context length of gpt, in tokens")
       .when(with_data(has_tokens, "it belongs to text:FILE and tokens:PATH"))
       .shown_as("256, gpt2-*: 1024");
+  const auto is_tokens = [](std::string_view data) { return data.starts_with("tokens:"); };
   rows.whole("vocabulary", LOCKSTEP_AT(vocabulary), 1, "tokens: vocabulary size")
-      .when(with_data([](std::string_view data) { return data.starts_with("tokens:"); },
-                      "it belongs to tokens:PATH; a text's vocabulary is its characters"))
-      .shown_as("50257");
+      .when(
+          with_data(is_tokens, "it belongs to tokens:PATH; a text's vocabulary is its characters"))
+      .shown_as("the tokens' own, or 50257");
+  rows.text("tokenizer",
+            "PATH",
+            LOCKSTEP_AT(tokenizer),
+            "tokens: what made them, tokenizer.json or a folder with it, or with vocab.json and "
+            "merges.txt; the run keeps it for prompts and texts")
+      .when(with_data(is_tokens, "it belongs to tokens:PATH"))
+      .shown_as("tokenizer.json next to the tokens");
+  rows.choice("documents",
+              LOCKSTEP_AT(documents),
+              Words<data::Documents>{{"crossing", data::Documents::crossing},
+                                     {"separate", data::Documents::separate}},
+              "tokens: whether windows span several documents, or each lies in one, filled up with "
+              "tokens that do not count")
+      .when(with_data(is_tokens, "it belongs to tokens:PATH"));
   rows.custom(
       "ignore-index",
       "N",

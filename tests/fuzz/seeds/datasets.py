@@ -74,11 +74,17 @@ def write_tokens() -> None:
     def llmc(count, tokens, version=1):
         return struct.pack("<III", 20240520, version, count) + bytes(1012) + tokens
 
+    def wide(count, vocabulary, end):
+        return (struct.pack("<IIQII", 20240801, 7, count, vocabulary, end) + bytes(1000) +
+                struct.pack("<32I", *range(32)))
+
     tokens = struct.pack("<64H", *range(64))
     for name, content in {"bare": tokens, "odd": tokens[:-1], "empty": b"", "one": tokens[:2],
                           "llmc": llmc(64, tokens), "llmc_lies": llmc(2**32 - 1, tokens),
                           "llmc_version": llmc(64, tokens, 2), "llmc_none": llmc(0, b""),
-                          "past_vocabulary": b"\xff" * 128}.items():
+                          "past_vocabulary": b"\xff" * 128,
+                          "wide": wide(32, 40, 7), "wide_lies": wide(33, 40, 7),
+                          "wide_end": wide(32, 40, 41), "wide_far": wide(2**63, 40, 7)}.items():
         put("tokens", name, content)
 
 

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/exec/token_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/io/load_weights.h"
+#include "core/nn/trace.h"
+#include "core/ops/attention.h"
+#include "core/ops/embedding.h"
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kEmbedded = "embedded";
+
+std::string name_of_layer(const char* what, std::size_t layer) {
+  return fmt::format("{}.{}", what, layer);
+}
+
+/// Whether each token's result of a node depends on that token alone, once embedding's and
+/// attention's results are overwritten.
+bool is_of_one_token(const Node& node) {
+  switch (node.op->kind()) {
+    case OpKind::embedding:
+      return static_cast<const ops::Embedding&>(*node.op).positions();
+    case OpKind::attention:
+      return static_cast<const ops::Attention&>(*node.op).attrs().causal;
+    case OpKind::linear:
+    case OpKind::layer_norm:
+    case OpKind::gelu:
+    case OpKind::relu:
+    case OpKind::add:
+    case OpKind::scale:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool can_decode(const Graph& graph) {
+  const auto& nodes = graph.nodes();
+  const auto embeddings = std::ranges::count_if(
+      nodes, [](const Node& node) { return node.op->kind() == OpKind::embedding; });
+  return embeddings == 1 && std::ranges::all_of(nodes, is_of_one_token) &&
+         std::ranges::all_of(graph.values(), [](const ValueInfo& value) {
+           return value.role != ValueRole::activation || value.type.dtype == DType::f32;
+         });
+}
+
+/// softmax(scores), as exp(s - max) / sum.
+void softmax_in_place(std::span<float> scores) {
+  const float most = *std::ranges::max_element(scores);
+  float sum = 0;
+  for (float& score : scores) sum += score = std::exp(score - most);
+  for (float& score : scores) score /= sum;
+}
+
+}  // namespace
+
+std::unique_ptr<TokenDecoder> TokenDecoder::make(Backend& backend,
+                                                 const ModelFunction& model,
+                                                 const data::SampleSpec& spec,
+                                                 Precision precision,
+                                                 const std::string& weights) {
+  if (!backend.device_class().starts_with("cpu") || precision != Precision::fp32) return nullptr;
+  data::SampleSpec one = spec;
+  one.input.shape = one.target.shape = {1};
+  Graph graph = trace_prediction(model, one, {.micro_batch = 1, .precision = precision});
+  if (!can_decode(graph)) return nullptr;
+  return std::unique_ptr<TokenDecoder>(
+      new TokenDecoder(backend, std::move(graph), spec.input.shape[0], weights));
+}
+
+TokenDecoder::TokenDecoder(Backend& backend,
+                           Graph graph,
+                           std::int64_t context,
+                           const std::string& weights)
+    : backend_(backend), context_(context), space_(lay_out(graph, std::int64_t{1} << 40)) {
+  // What is read or overwritten becomes an output, whose memory no other value takes.
+  std::size_t layer = 0;
+  for (const Node& node : std::vector<Node>(graph.nodes())) {
+    if (node.op->kind() == OpKind::embedding) graph.add_output(kEmbedded, node.outputs[0]);
+    if (node.op->kind() != OpKind::attention) continue;
+    graph.add_output(name_of_layer("qkv", layer), node.inputs[0]);
+    graph.add_output(name_of_layer("y", layer++), node.outputs[0]);
+  }
+  const ValueId logits =
+      std::ranges::find(
+          graph.outputs(), std::string(kPredictionName), &std::pair<std::string, ValueId>::first)
+          ->second;
+  logits_.resize(std::size_t(graph.value(logits).type.elems()));
+  program_ = std::make_unique<Program>(
+      std::move(graph), backend, space_, MemoryReuse::on, NodeOrder::as_given);
+  load(weights);
+  arena_ = backend.allocate(program_->arena_bytes(), "activations and workspace");
+  program_->bind({arena_->data(), parameters_->as<float>(), nullptr}, backend, packed_);
+  packed_.invalidate();
+  find_nodes();
+}
+
+void TokenDecoder::load(const std::string& weights) {
+  const std::vector<Parameter>& parameters = program_->graph().parameters();
+  const auto loaded = io::load_weights(weights, parameters, NamePatterns("`init_skip`", {}));
+  parameters_ = backend_.allocate(std::size_t(space_.elems) * sizeof(float), "parameters");
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].kind == ParameterKind::metric) continue;
+    const std::vector<float>& values = loaded[next++].values;
+    backend_.copy_to_device(parameters_->as<float>() + space_.of(int(i)).offset,
+                            values.data(),
+                            values.size() * sizeof(float));
+  }
+}
+
+void TokenDecoder::find_nodes() {
+  const Graph& graph = program_->graph();
+  const auto data = [&](const std::string& name) {
+    return static_cast<float*>(const_cast<void*>(program_->output(name)));
+  };
+  embedded_ = data(kEmbedded);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (node.op->kind() == OpKind::embedding) embedding_ = NodeId(i);
+    if (node.op->kind() != OpKind::attention) continue;
+    Layer layer;
+    layer.node = NodeId(i);
+    layer.heads = static_cast<const ops::Attention&>(*node.op).attrs().heads;
+    layer.width = graph.value(node.outputs[0]).type.shape[-1];
+    layer.qkv = data(name_of_layer("qkv", layers_.size()));
+    layer.y = data(name_of_layer("y", layers_.size()));
+    layer.keys.resize(std::size_t(layer.width * context_));
+    layer.values.resize(layer.keys.size());
+    layers_.push_back(std::move(layer));
+  }
+  scores_.resize(std::size_t(context_));
+}
+
+std::span<const float> TokenDecoder::next(std::int32_t token) {
+  LOCKSTEP_ASSERT(size_ < context_);
+  backend_.copy_to_device(program_->input(kInputName), &token, sizeof token);
+  ran_ = 0;
+  run_until(embedding_ + 1);
+  embed(token);
+  for (Layer& layer : layers_) {
+    run_until(layer.node + 1);
+    attend(layer);
+  }
+  run_until(NodeId(program_->graph().nodes().size()));
+  backend_.copy_to_host(
+      logits_.data(), program_->output(kPredictionName), logits_.size() * sizeof(float));
+  ++size_;
+  return logits_;
+}
+
+void TokenDecoder::run_until(NodeId end) {
+  program_->run(program_->forward_part(ran_, end), {});
+  ran_ = end;
+}
+
+const float* TokenDecoder::parameter(int node_input) const {
+  const Graph& graph = program_->graph();
+  const Node& node = graph.nodes()[std::size_t(embedding_)];
+  const ValueInfo& value = graph.value(node.inputs[std::size_t(node_input)]);
+  return parameters_->as<float>() + space_.of(value.index).offset;
+}
+
+void TokenDecoder::embed(std::int32_t token) {
+  const Node& node = program_->graph().nodes()[std::size_t(embedding_)];
+  const std::int64_t width = program_->graph().value(node.outputs[0]).type.shape[-1];
+  const float* const row = parameter(1) + token * width;
+  const float* const position = parameter(2) + size_ * width;
+  for (std::int64_t i = 0; i < width; ++i) embedded_[i] = row[i] + position[i];
+}
+
+void TokenDecoder::attend(Layer& layer) {
+  const std::int64_t width = layer.width, depth = width / layer.heads, count = size_ + 1;
+  const float *const q = layer.qkv, *const k = q + width, *const v = k + width;
+  for (std::int64_t i = 0; i < width; ++i) layer.keys[std::size_t(i * context_ + size_)] = k[i];
+  std::copy_n(v, width, layer.values.begin() + size_ * width);
+  const float scale = 1 / std::sqrt(float(depth));
+  float* const scores = scores_.data();
+  for (std::int64_t head = 0; head < layer.heads; ++head) {
+    // Over positions inside, so that neither loop sums into one number.
+    std::fill_n(scores, count, 0.0f);
+    for (std::int64_t d = head * depth; d < (head + 1) * depth; ++d) {
+      const float* const keys = layer.keys.data() + d * context_;
+      const float factor = q[d] * scale;
+      for (std::int64_t j = 0; j < count; ++j) scores[j] += factor * keys[j];
+    }
+    softmax_in_place(std::span(scores_).first(std::size_t(count)));
+    float* const y = layer.y + head * depth;
+    std::fill_n(y, depth, 0.0f);
+    for (std::int64_t j = 0; j < count; ++j) {
+      const float* const values = layer.values.data() + j * width + head * depth;
+      for (std::int64_t d = 0; d < depth; ++d) y[d] += scores[j] * values[d];
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Texts as tokens by the built program, and runs on them, which take and print texts.
+
+tokenized.py PROGRAM Tokenized
+"""
+import json
+import shutil
+import struct
+
+from program_test import ProgramTest, main
+
+TEXT = "".join(f"the {a} {b}s over the {c}é.\n" for a in ("dog", "cat", "fox", "hen")
+               for b in ("jump", "run", "walk", "look") for c in ("wall", "road", "lake"))
+GPT = ("--model=gpt", "--layers=1", "--heads=2", "--width=16", "--context=16", "--optimizer=adamw",
+       "--lr=0.01", "--global-batch=8", "--micro-batch=4", "--steps=60")
+
+
+class Tokenized(ProgramTest):
+    def command(self, name, *arguments):
+        return self.run_command([self.program, name, *arguments])
+
+    def told(self, name, *arguments):
+        result = self.command(name, *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def tokenize(self, *arguments):
+        return self.command("tokenize", "text.txt", *arguments)
+
+    def corpus(self, *flags, out="corpus"):
+        self.write("text.txt", TEXT * 4)
+        result = self.tokenize("--vocabulary=300", f"--out={out}", *flags)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def trained(self, *flags, data="tokens:corpus", code=0):
+        result = self.train(*GPT, "--out=run", *flags, data=data)
+        self.assertEqual(result.returncode, code, result.stderr)
+        return result
+
+    def test_a_run_takes_and_prints_texts(self):
+        self.assertIn("tokens of 16 bits", self.corpus())
+        self.trained("--checkpoint-every=30")
+        kept = (self.folder / "corpus/tokenizer.json").read_bytes()
+        for place in ("run", "run/checkpoints/step_00000030"):
+            self.assertEqual((self.folder / place / "tokenizer.json").read_bytes(), kept)
+        shutil.rmtree(self.folder / "corpus")  # what a run needs, it has
+        said = self.told("generate", "--from=run", "--prompt=the dogé", "--tokens=30",
+                         "--temperature=0")
+        self.assertTrue(said.startswith("the dogé"), said)
+        self.assertIn(" over the ", said)
+        for same in (("--kv-cache=off",), ("--from=run/checkpoints/step_00000060",)):
+            arguments = ["--from=run", "--prompt=the dogé", "--tokens=30", "--temperature=0", *same]
+            if same[0].startswith("--from"):
+                arguments.pop(0)
+            self.assertEqual(self.told("generate", *arguments), said)
+        self.write("new.txt", TEXT)
+        line = json.loads(self.told("predict", "--from=run", "--format=json", "new.txt"))
+        self.assertLess(line["tokens"], len(TEXT))
+        self.assertTrue(all(isinstance(entry["token"], str) for entry in line["next"]))
+        loss = self.told("evaluate", "--from=run", "--data=text:new.txt").split()[1]
+        self.assertAlmostEqual(float(loss), line["loss"], places=5)
+        self.assertEqual(self.command("export", "--from=run", "--to=a.safetensors").returncode, 0)
+        self.assertEqual((self.folder / "a.tokenizer.json").read_bytes(), kept)
+        (self.folder / "run/tokenizer.json").unlink()
+        self.expect_error(self.command("generate", "--from=run"), 1,
+                          "run/tokenizer.json: no such file")
+
+    def test_another_tokenizer_is_refused(self):
+        self.corpus()
+        self.corpus("--vocabulary=280", "--force", out="other")
+        (self.folder / "corpus/tokenizer.json").write_bytes(
+            (self.folder / "other/tokenizer.json").read_bytes())
+        self.expect_error(self.trained(code=2), 2, "its tokens were made by another tokenizer",
+                          "--tokenizer")
+        (self.folder / "corpus/tokenizer.json").unlink()
+        self.expect_error(self.trained("--vocabulary=299", code=2), 2,
+                          "its tokens are of a vocabulary of 300, the model's is 299", "--vocabulary 300")
+        self.trained("--vocabulary=320")
+        self.assertFalse((self.folder / "run/tokenizer.json").exists())
+        self.expect_error(self.command("evaluate", "--from=run", "--tokenizer=other"), 2,
+                          "--tokenizer cannot be combined with lockstep evaluate")
+
+    def test_documents_end_and_may_be_kept_apart(self):
+        self.corpus("--documents=lines", "--val-fraction=0.25")
+        content = (self.folder / "corpus/train.bin").read_bytes()
+        header = struct.unpack("<6I", content[:24])
+        self.assertEqual(header[:2] + header[3:], (20240520, 1, 0, 300, 300))
+        tokens = struct.unpack(f"<{header[2]}H", content[1024:])
+        lines = TEXT.count("\n") * 4
+        self.assertEqual(tokens.count(299), round(lines * 0.75))
+        result = self.trained("--documents=separate")
+        self.assertIn(f"that each lie in one of {round(lines * 0.75)} documents", result.stdout)
+        said = self.told("generate", "--from=run", "--tokens=12", "--temperature=0")
+        self.assertTrue(said.startswith("<|endoftext|>the "), said)
+        self.write("some.bin", struct.pack("<600H", *(i % 7 for i in range(600))))
+        self.expect_error(self.trained("--documents=separate", "--vocabulary=7", "--force",
+                                       data="tokens:some.bin", code=2), 2,
+                          "does not say which token ends a document")
+
+    def test_usage(self):
+        self.write("text.txt", TEXT)
+        for flags, code, text in (
+                ((), 2, "--out DIR"), (("--out=text.txt",), 2, "is not a folder"),
+                (("--out=a", "--vocabulary=256"), 2, "--vocabulary"),
+                (("--out=a", "--tokenizer=b", "--vocabulary=300"), 2, "cannot be combined"),
+                (("--out=a", "--tokenizer=text.txt"), 1, "text.txt is not valid JSON"),
+                (("--out=a", "--end-of-text=<end>"), 2, "has no such token"),
+                (("--out=a", "--validation=text.txt", "--val-fraction=0.1"), 2, "cannot be combined"),
+                (("missing.txt", "--out=a"), 1, "missing.txt")):
+            self.expect_error(self.tokenize(*flags), code, text)
+            self.assertFalse((self.folder / "a/train.bin").exists())
+        self.expect_error(self.command("tokenize", "--out=a"), 2, "expected texts")
+        self.assertEqual(self.tokenize("--vocabulary=257", "--out=a").returncode, 0)
+        self.expect_error(self.tokenize("--vocabulary=257", "--out=a"), 2, "already exists", "--force")
+        self.write("text.txt", b"ab\xff" + TEXT.encode())
+        self.expect_error(self.tokenize("--out=b"), 1, "text.txt: invalid UTF-8 at byte 2 (0xff)",
+                          "--invalid-utf8 replace")
+        self.assertEqual(self.tokenize("--out=b", "--invalid-utf8=replace", "--workers=2").returncode, 0)
+
+
+if __name__ == "__main__":
+    main()
