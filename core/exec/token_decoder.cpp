@@ -9,7 +9,7 @@
 #include "core/io/load_weights.h"
 #include "core/nn/trace.h"
 #include "core/ops/attention.h"
-#include "core/ops/embedding.h"
+#include "core/ops/embedding/embedding.h"
 
 namespace lockstep {
 namespace {
