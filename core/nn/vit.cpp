@@ -58,15 +58,17 @@ Value linear(Builder& nn, Value x, std::int64_t out, const char* name, char sepa
       {.out_features = out, .normal_init = kInitDeviation, .name = name, .separator = separator});
 }
 
-Value block(const VitSize& size, float dropout, Builder& nn, Value x) {
+Value block(const VitSize& size, float dropout, float skipped, Builder& nn, Value x) {
   const VitNames& names = size.names;
   Value h = nn.layer_norm(x, {.eps = kNormEps, .name = names.norm1});
   h = linear(nn, h, 3 * size.width, names.qkv, names.qkv_separator);
   h = nn.attention(h, {.heads = size.heads, .causal = false});
-  x = nn.add(x, nn.dropout(linear(nn, h, size.width, names.projection), dropout));
+  h = nn.dropout(linear(nn, h, size.width, names.projection), dropout);
+  x = nn.add(x, nn.stochastic_depth(h, skipped));
   h = nn.layer_norm(x, {.eps = kNormEps, .name = names.norm2});
   h = nn.dropout(nn.gelu(linear(nn, h, 4 * size.width, names.fc1), ops::GeluKind::erf), dropout);
-  return nn.add(x, nn.dropout(linear(nn, h, size.width, names.fc2), dropout));
+  h = nn.dropout(linear(nn, h, size.width, names.fc2), dropout);
+  return nn.add(x, nn.stochastic_depth(h, skipped));
 }
 
 }  // namespace
@@ -90,7 +92,8 @@ Value vit(const ModelSpec& spec, Builder& nn, Value x) {
   x = nn.dropout(x, spec.dropout);
   for (int layer = 0; layer < kVitLayers; ++layer) {
     const Builder::Scope scope = nn.scope(fmt::format(fmt::runtime(names.block), layer));
-    x = block(*size, spec.dropout, nn, x);
+    const float skipped = spec.stochastic_depth * float(layer) / float(kVitLayers - 1);
+    x = block(*size, spec.dropout, skipped, nn, x);
   }
   // The class token alone is read, and a norm sees one token at a time.
   x = nn.layer_norm(nn.narrow(x, 0, 1), {.eps = kNormEps, .name = names.norm});

@@ -12,9 +12,9 @@ namespace lockstep::nn {
 /// ("blocks.0.attn.qkv.weight"), and "vit-b16" (768 columns, 12 heads) with those of torchvision's
 /// vit_b_16. Stem::cifar: patches of 4 x 4. Weights start as DeiT's, normal(0, 0.02) in linear
 /// layers, class token and positions; the originals cut that off at two of their units, which it
-/// never reaches. `dropout` as torchvision's. DeiT's stochastic depth is not built.
-/// x: [N, H, W, C], H and W multiples of the patch -> logits: [N, spec.outputs]. The position table
-/// has as many rows as the images have patches, and one.
+/// never reaches. `dropout` as torchvision's, `stochastic_depth` as DeiT's drop path, which it
+/// trains with 0.1. x: [N, H, W, C], H and W multiples of the patch -> logits: [N, spec.outputs].
+/// The position table has as many rows as the images have patches, and one.
 Value vit(const ModelSpec& spec, Builder& nn, Value x);
 
 }  // namespace lockstep::nn

@@ -115,6 +115,10 @@ ModelFunction make_model(const ModelSpec& spec) {
                  ConfigError,
                  "model: dropout must be in [0, 1), got {}",
                  spec.dropout);
+  LOCKSTEP_CHECK(spec.stochastic_depth >= 0.0f && spec.stochastic_depth < 1.0f,
+                 ConfigError,
+                 "model: stochastic_depth must be in [0, 1), got {}",
+                 spec.stochastic_depth);
   for (std::int64_t width : spec.hidden)
     LOCKSTEP_CHECK(
         width >= 1, ConfigError, "model: hidden widths must be at least 1, got {}", width);

@@ -5,7 +5,9 @@
 
 namespace lockstep::ops {
 
-std::string Dropout::attributes() const { return fmt::format("rate={}", rate_); }
+std::string Dropout::attributes() const {
+  return fmt::format("rate={}{}", rate_, whole_samples_ ? " samples" : "");
+}
 
 std::vector<TensorType> Dropout::infer(std::span<const TensorType> inputs) const {
   expect_inputs("dropout", inputs, 1);
@@ -20,7 +22,7 @@ std::vector<ValueId> Dropout::gradient(GradientBuilder& builder,
                                        const Node& node,
                                        std::span<const ValueId> output_grads) const {
   if (!builder.needs_grad(node.inputs[0])) return {kNoValue};
-  return builder.emit(node, std::make_shared<Dropout>(rate_), {output_grads[0]});
+  return builder.emit(node, std::make_shared<Dropout>(rate_, whole_samples_), {output_grads[0]});
 }
 
 }  // namespace lockstep::ops

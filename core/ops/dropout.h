@@ -11,10 +11,14 @@ namespace lockstep::ops {
 /// is at least round(rate * 2^32). It depends on neither rank nor micro-batch, and the gradient is
 /// the same operator on dy. Shapes: [N, ...] f32 or bf16, at most 2^34 elements a sample. y may
 /// overwrite x.
+/// Of whole samples (stochastic depth, Huang et al. 2016; "row" in torchvision): all elements of a
+/// sample are kept or dropped as its element 0.
 class Dropout final : public OpBase<OpKind::dropout> {
  public:
-  explicit Dropout(float rate) : rate_(rate) {}
+  explicit Dropout(float rate, bool whole_samples = false)
+      : rate_(rate), whole_samples_(whole_samples) {}
   float rate() const { return rate_; }
+  bool whole_samples() const { return whole_samples_; }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -25,6 +29,7 @@ class Dropout final : public OpBase<OpKind::dropout> {
 
  private:
   float rate_;
+  bool whole_samples_;
 };
 
 }  // namespace lockstep::ops

@@ -205,6 +205,9 @@ class Builder {
   Value flatten(Value x, SourceLoc where = SourceLoc::current());
   /// The identity in evaluation and where rate is 0.
   Value dropout(Value x, float rate, SourceLoc where = SourceLoc::current());
+  /// All of a sample or nothing of it, so that a residual block is skipped: stochastic depth (Huang
+  /// et al. 2016), torchvision's mode "row". The identity in evaluation and where rate is 0.
+  Value stochastic_depth(Value x, float rate, SourceLoc where = SourceLoc::current());
   /// x * scale[c] + shift[c] as f32; x: u8 or f32.
   Value normalize(Value x,
                   std::vector<float> scale,

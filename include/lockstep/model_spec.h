@@ -20,6 +20,8 @@ struct ModelSpec {
   Stem stem = Stem::imagenet;             ///< cifar: for small images, where has_stem()
   float dropout = 0.0f;  ///< before the last layer; mlp, vgg: after every hidden one; vit, gpt: of
                          ///< embeddings, attention weights and what enters the residual stream
+  /// vit: the rate of the last block's branches, which rises from 0 in the first in equal steps
+  float stochastic_depth = 0.0f;
   // gpt
   int layers = 12;
   int heads = 12;

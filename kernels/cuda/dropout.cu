@@ -23,12 +23,15 @@ struct DropoutStream {
   LaunchCounters counters;
   std::uint32_t threshold = 0;  ///< words below it are dropped
   float scale = 1.0f;           ///< of what is kept
+  bool whole_samples = false;   ///< element 0 decides for all
 
   /// Words of elements [4 block, 4 block + 4) of sample n of the micro-batch.
   __device__ RandomBlock words(std::int64_t n, std::int64_t block) const {
-    return philox(key,
-                  counters.step(),
-                  (counters.first_sample() + std::uint64_t(n)) << 32 | std::uint64_t(block));
+    const std::uint64_t place = whole_samples ? 0 : std::uint64_t(block);
+    RandomBlock words =
+        philox(key, counters.step(), (counters.first_sample() + std::uint64_t(n)) << 32 | place);
+    if (whole_samples) words[1] = words[2] = words[3] = words[0];
+    return words;
   }
   __device__ float apply(float x, std::uint32_t word) const {
     return word >= threshold ? x * scale : 0.0f;
@@ -79,6 +82,7 @@ class DropoutKernel final : public BoundKernel {
     sample_elems_ = samples_ == 0 ? 0 : spec.inputs[0].elems() / samples_;
     stream_.threshold = std::uint32_t(std::llround(double(op.rate()) * 0x1p32));
     stream_.scale = float(1.0 / (1.0 - double(op.rate())));
+    stream_.whole_samples = op.whole_samples();
   }
 
   void run(const RunState& state) override {

@@ -35,6 +35,11 @@ std::vector<OpCase> dropout_cases() {
   cases.push_back(dropout_case({3, 7, 5, 6}, 0.5f, later));
   cases.push_back(dropout_case({3, 33}, 0.0f, later));
   cases.push_back(dropout_case({3, 33}, 0.9999999f, later));
+  for (const Shape& shape :
+       {Shape{0, 4}, Shape{3, 0}, Shape{64, 3}, Shape{20, 5, 33}, Shape{7, 2, 2, 8}}) {
+    cases.push_back(dropout_case(shape, 0.3f, later));
+    cases.back().op = std::make_shared<ops::Dropout>(0.3f, true);
+  }
   return cases;
 }
 

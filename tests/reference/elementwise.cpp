@@ -40,7 +40,8 @@ ReferenceOutputs add_reference(const ReferenceArgs& args) {
 }
 
 ReferenceOutputs dropout_reference(const ReferenceArgs& args) {
-  const double rate = op_cast<ops::Dropout>(args.op).rate();
+  const auto& op = op_cast<ops::Dropout>(args.op);
+  const double rate = op.rate();
   const auto threshold = std::uint64_t(std::llround(rate * 0x1p32));
   const std::uint64_t key = random_key(args.state.seed, args.path);
   std::vector<double> y = args.inputs[0];
@@ -48,10 +49,11 @@ ReferenceOutputs dropout_reference(const ReferenceArgs& args) {
   const std::size_t size = samples == 0 ? 0 : y.size() / samples;
   for (std::size_t n = 0; n < samples; ++n)
     for (std::size_t e = 0; e < size; ++e) {
+      const std::size_t decides = op.whole_samples() ? 0 : e;
       const RandomBlock block =
-          philox(key, args.state.step, (args.state.first_sample + n) << 32 | e / 4);
+          philox(key, args.state.step, (args.state.first_sample + n) << 32 | decides / 4);
       double& v = y[n * size + e];
-      v = block[e % 4] >= threshold ? v / (1 - rate) : 0;
+      v = block[decides % 4] >= threshold ? v / (1 - rate) : 0;
     }
   return {y};
 }

@@ -116,6 +116,14 @@ void add_model_settings(std::vector<Setting>& table) {
             0,
             0.999999,
             "dropout probability before the last layer; mlp, vgg: after every hidden one");
+  rows.real("stochastic-depth",
+            LOCKSTEP_AT(model.stochastic_depth),
+            0,
+            0.999999,
+            "vit: probability that a sample skips a branch of the last block; it falls to 0 in the "
+            "first (drop path)")
+      .when(with_model([](std::string_view model) { return model.starts_with("vit-"); },
+                       "it belongs to the models vit-*"));
   for (Setting& row : table) row.belongs_to("model");
   rows.custom(
           "batch-norm",
