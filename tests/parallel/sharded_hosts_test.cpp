@@ -51,9 +51,10 @@ TEST_P(ShardedOnHosts, HasTheBitsOfOneRankWithout) {
 
 const auto mlp = &sharded_mlp;
 
-/// Large enough to be sharded by six ranks.
+/// Large enough to be sharded by six ranks, with a micro-batch for each.
 SmallRun wide_gpt() {
   SmallRun run = sharded_gpt();
+  run.options.micro_batch = 1;
   run.model = nn::make_model({.name = "gpt",
                               .outputs = 31,
                               .dropout = 0.1f,
