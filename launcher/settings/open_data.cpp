@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
+#include "launcher/settings/class_weights.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
 
@@ -16,17 +17,20 @@ namespace lockstep {
 namespace {
 
 data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* trained) {
-  return data::open(flags.data,
-                    {.validation_fraction = flags.val_fraction,
-                     .seed = flags.options.seed,
-                     .image_size = flags.image_size,
-                     .max_pixels = flags.max_pixels,
-                     .resized_crop = flags.options.augmentation.resized_crop,
-                     .context = flags.context,
-                     .vocabulary = flags.vocabulary,
-                     .ignore_index = flags.ignore_index,
-                     .table = flags.table,
-                     .trained = trained});
+  data::DataSplit split = data::open(flags.data,
+                                     {.validation_fraction = flags.val_fraction,
+                                      .seed = flags.options.seed,
+                                      .image_size = flags.image_size,
+                                      .max_pixels = flags.max_pixels,
+                                      .resized_crop = flags.options.augmentation.resized_crop,
+                                      .context = flags.context,
+                                      .vocabulary = flags.vocabulary,
+                                      .ignore_index = flags.ignore_index,
+                                      .table = flags.table,
+                                      .trained = trained});
+  if (flags.balance_classes && split.train && trained == nullptr)
+    split.train = data::balanced_classes(split.train, flags.options.seed);
+  return split;
 }
 
 /// What --loss auto is.
@@ -108,6 +112,10 @@ LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples)
                  ConfigError,
                  "--label-smoothing cannot be combined with --loss {}: it belongs to cross-entropy",
                  loss);
+  LOCKSTEP_CHECK(loss == "cross-entropy" || flags.class_weights.empty(),
+                 ConfigError,
+                 "--class-weights cannot be combined with --loss {}: it belongs to cross-entropy",
+                 loss);
   if (loss == "mse") return mean_squared_error;
   if (loss == "mae") return l1_loss;
   if (loss == "bce") return binary_cross_entropy_with_logits;
@@ -117,8 +125,9 @@ LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples)
     };
   const float smoothing = flags.label_smoothing;
   const auto ignored = samples.ignore_index;
-  return [smoothing, ignored](Builder& nn, Value logits, Value labels) {
-    return nn.softmax_cross_entropy(logits, labels, smoothing, ignored);
+  return [smoothing, ignored, weights = class_weights(flags, samples.classes)](
+             Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels, smoothing, ignored, weights);
   };
 }
 
@@ -129,6 +138,7 @@ Fingerprint loss_settings(const TrainFlags& flags, const data::SampleSpec& sampl
     settings.emplace_back("loss", flags.loss);
   if (flags.loss == "huber")
     settings.emplace_back("huber-delta", fmt::format("{}", flags.huber_delta));
+  if (!flags.class_weights.empty()) settings.emplace_back("class-weights", flags.class_weights);
   return settings;
 }
 
