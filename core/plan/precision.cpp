@@ -46,7 +46,8 @@ class Bf16Pass {
     for (ValueId value : node.inputs)
       if (value == input_ && cast_ == kNoValue && graph_.value(value).type.dtype == DType::f32)
         cast_input(node);
-    // Against a target that is fp32, the prediction is fp32 too. Soft labels are weights of classes.
+    // Against a target that is fp32, the prediction is fp32 too. Soft labels are weights of
+    // classes.
     if (node.op->is_loss() && node.op->kind() != OpKind::softmax_cross_entropy &&
         graph_.value(node.inputs[1]).type.dtype == DType::f32)
       cast_back(node, node.inputs[0]);

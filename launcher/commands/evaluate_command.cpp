@@ -9,6 +9,7 @@
 #include "launcher/plan/plan_request.h"
 #include "launcher/predict/evaluation_report.h"
 #include "launcher/predict/saved_run.h"
+#include "launcher/predict/token_bytes.h"
 #include "launcher/settings/open_data.h"
 #include "lockstep/error.h"
 #include "lockstep/job.h"
@@ -94,7 +95,8 @@ void evaluate(Job& job, const SavedRun& run, const EvaluateFlags& flags) {
                           .samples = 0,
                           .record = {},
                           .metrics = {},
-                          .per_class = flags.per_class};
+                          .per_class = flags.per_class,
+                          .bits_per_byte = {}};
   {
     Trainer trainer(
         job, model_of(run, spec), make_loss(run.flags, spec), evaluation_options(job, run));
@@ -102,6 +104,7 @@ void evaluate(Job& job, const SavedRun& run, const EvaluateFlags& flags) {
     report.samples = report.record.samples;
   }
   count_skipped(data->skipped_records(), report.record);
+  report.bits_per_byte = bits_per_byte(report.record.val_loss, *data, job.host_communicator());
   if (wants_metrics(report.task, flags))
     report.metrics = compute_metrics(run.trained, predict_labelled(job, run, data));
   if (job.rank() > 0) return;

@@ -10,11 +10,13 @@
 #include "launcher/advice/out_of_memory.h"
 #include "launcher/commands/auto_micro_batch.h"
 #include "launcher/commands/auto_sharding.h"
+#include "launcher/commands/class_results.h"
 #include "launcher/gpu_monitor/gpu_watch.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/output/progress_context.h"
 #include "launcher/output/run_output.h"
 #include "launcher/plan/plan_request.h"
+#include "launcher/predict/token_bytes.h"
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/other_settings.h"
@@ -104,6 +106,17 @@ void complete_options(TrainOptions& options,
   };
 }
 
+/// Bits a byte of the last validation, where they are known; on all ranks.
+void follow_bits_per_byte(TrainOptions& options, Job& job, const data::DataSplit& data) {
+  if (!data.validation) return;
+  options.complete_summary = [&job, complete = options.complete_summary, part = data.validation](
+                                 TrainSummary& summary) {
+    if (complete) complete(summary);
+    if (summary.evaluated)
+      summary.val_bits_per_byte = bits_per_byte(summary.val_loss, *part, job.host_communicator());
+  };
+}
+
 /// The part of the other ranks after training.
 int finish_rank(Job& job, const TrainSummary& summary) {
   RunLog& log = JobInternals::of(job).fault_log.log();
@@ -167,29 +180,35 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     gpu_watch.emplace(GpuWatch::Settings{.device = *job.gpu()});
     gpu_watch->follow(options, job.host_communicator());
   }
-  Trainer trainer(job, request.model, request.loss, options);
-
-  std::optional<RunOutput> output;
-  if (folder) {
-    output.emplace(
-        job,
-        settings,
-        *folder,
-        RunStart{request.data, parts.parameters, plan, facts, micro_batch_note, sharding_note});
-    output->observe(trainer);
-  }
+  follow_bits_per_byte(options, job, request.data);
   TrainSummary summary;
-  try {
-    summary = trainer.fit(request.data);
-  } catch (const OtherSettings& error) {
-    throw in_flags(error, flags);
-  } catch (...) {
-    if (output) output->clear_bar();
-    throw;
-  }
-  if (output) return output->finish(trainer, summary);
-  if (options.ema.on() && !summary.stopped) trainer.save_average({});
-  return finish_rank(job, summary);
+  const auto run = [&] {
+    Trainer trainer(job, request.model, request.loss, options);
+    std::optional<RunOutput> output;
+    if (folder) {
+      output.emplace(
+          job,
+          settings,
+          *folder,
+          RunStart{request.data, parts.parameters, plan, facts, micro_batch_note, sharding_note});
+      output->observe(trainer);
+    }
+    try {
+      summary = trainer.fit(request.data);
+    } catch (const OtherSettings& error) {
+      throw in_flags(error, flags);
+    } catch (...) {
+      if (output) output->clear_bar();
+      throw;
+    }
+    if (output) return output->finish(trainer, summary);
+    if (options.ema.on() && !summary.stopped) trainer.save_average({});
+    return finish_rank(job, summary);
+  };
+  const int code = run();
+  if (!flags.per_class || !all_done(job, code)) return code;
+  // The memory of training is free again.
+  return write_class_results(job, flags, request.data, path, summary, folder.get());
 }
 
 int train(Job& job, const TrainRequest& asked) {
@@ -199,6 +218,7 @@ int train(Job& job, const TrainRequest& asked) {
   job.open_device(flags.device);
   const bool on_host = job.backend().memory().pool.empty();
   const PlanRequest request = request_for(flags, open_data(flags), job.size(), on_host);
+  if (flags.per_class) require_class_results(request.data);
   const ParameterCount parameters = count_parameters(request);
   validate(flags.options);
 

@@ -102,7 +102,7 @@ std::string to_json(const RollbackRecord& record) {
                       {"last_left_out", record.skipped_batches.last - 1}});
 }
 
-std::string to_json(const TrainSummary& summary) {
+std::string to_json(const TrainSummary& summary, const std::string& evaluation) {
   const TimeBreakdown own =
       summary.breakdowns.empty() ? TimeBreakdown{} : summary.breakdowns.front().breakdown;
   return json_object(
@@ -111,6 +111,7 @@ std::string to_json(const TrainSummary& summary) {
        {"train_loss", summary.train_loss},
        {"val_loss", summary.evaluated ? summary.val_loss : kNull},
        {"val_accuracy", summary.evaluated ? or_null(summary.val_accuracy) : kNull},
+       {"val_bits_per_byte", summary.val_bits_per_byte.value_or(kNull)},
        {"samples_per_s", summary.samples_per_s},
        {"wall_s", summary.wall_s},
        {"comm_exposed_share", own.share(TimePart::exchange)},
@@ -147,7 +148,8 @@ std::string to_json(const TrainSummary& summary) {
        {"ranks", std::int64_t(summary.ranks)},
        {"device", summary.device},
        {"graph_use", JsonText{graph_use_json(summary.graph_use)}},
-       {"gpus", JsonText{gpus_json(summary.gpus)}}},
+       {"gpus", JsonText{gpus_json(summary.gpus)}},
+       {"evaluation", JsonText{evaluation}}},
       2);
 }
 

@@ -15,6 +15,8 @@ std::string to_json(const SkipRecord& record);
 std::string to_json(const RollbackRecord& record);
 
 /// summary.json.
-std::string to_json(const TrainSummary& summary);
+/// `evaluation`: a JSON object of what was found out about the validation part in addition, or
+/// empty.
+std::string to_json(const TrainSummary& summary, const std::string& evaluation = {});
 
 }  // namespace lockstep

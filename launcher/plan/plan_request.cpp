@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "launcher/settings/class_weights.h"
 #include "launcher/settings/open_data.h"
 #include "lockstep/zoo.h"
 
@@ -14,11 +15,12 @@ TrainOptions training_options(const TrainFlags& flags) {
   return options;
 }
 
-PlanRequest request_for(const TrainFlags& flags, data::DataSplit data, int ranks, bool on_host) {
+PlanRequest request_for(TrainFlags& flags, data::DataSplit data, int ranks, bool on_host) {
   PlanRequest request;
   request.data = std::move(data);
   request.options = training_options(flags);
   const data::SampleSpec& samples = request.data.train->spec();
+  resolve_class_weights(flags, *request.data.train);
   nn::ModelSpec spec = flags.model;
   spec.outputs = samples.classes > 0 ? samples.classes : samples.target.elems();
   request.model = nn::make_model(spec);

@@ -11,7 +11,7 @@ namespace lockstep {
 TrainOptions training_options(const TrainFlags& flags);
 
 /// The training that `flags` ask for on samples of `data`, to be planned for `ranks` ranks. Throws
-/// ConfigError: the model is not for such samples.
-PlanRequest request_for(const TrainFlags& flags, data::DataSplit data, int ranks, bool on_host);
+/// ConfigError: the model is not for such samples. Class weights become numbers in `flags`.
+PlanRequest request_for(TrainFlags& flags, data::DataSplit data, int ranks, bool on_host);
 
 }  // namespace lockstep

@@ -24,6 +24,9 @@ EvaluationMetrics of_classes(const data::Preprocessing& trained,
   EvaluationMetrics metrics;
   for (int i = 0; i < trained.samples.classes; ++i)
     metrics.classes.push_back({.name = output_name(trained, std::size_t(i))});
+  const auto classes = std::size_t(trained.samples.classes);
+  if (trained.samples.classes <= kMaxMatrixClasses)
+    metrics.matrix.assign(classes, std::vector<std::int64_t>(classes));
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> confused;
   std::int64_t in_top = 0;
   for (const LabelledPredictions::Class& sample : samples) {
@@ -33,6 +36,8 @@ EvaluationMetrics of_classes(const data::Preprocessing& trained,
     label.right += right;
     ++metrics.classes.at(std::size_t(sample.predicted)).predicted;
     in_top += sample.likelier < kTop;
+    if (!metrics.matrix.empty())
+      ++metrics.matrix[std::size_t(sample.label)][std::size_t(sample.predicted)];
     if (!right) ++confused[{sample.label, sample.predicted}];
   }
   if (trained.samples.classes > kTop) metrics.top5 = share(double(in_top), double(samples.size()));

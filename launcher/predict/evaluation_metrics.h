@@ -43,8 +43,12 @@ struct EvaluationMetrics {
   std::optional<double> top5;
   std::vector<ClassMetrics> classes;  ///< of classes or labels
   std::vector<Confusion> confusions;  ///< the five most frequent, the most frequent first
+  /// [label][predicted], samples; empty: more than kMaxMatrixClasses classes.
+  std::vector<std::vector<std::int64_t>> matrix;
   std::vector<TargetMetrics> targets;
 };
+
+inline constexpr int kMaxMatrixClasses = 100;
 
 /// Sums are computed in doubles, in the order of the samples.
 EvaluationMetrics compute_metrics(const data::Preprocessing& trained,

@@ -20,6 +20,8 @@ std::string percentage(double part) {
   return std::isnan(part) ? "-" : fmt::format("{:.2f}%", part * 100);
 }
 
+}  // namespace
+
 std::string class_table(const EvaluationReport& report) {
   std::vector<std::string> names{report.task == Task::multi_label ? "label" : "class"};
   for (const ClassMetrics& one : report.metrics->classes)
@@ -51,9 +53,10 @@ std::string class_table(const EvaluationReport& report) {
   return text;
 }
 
-void add_metrics(const EvaluationReport& report, ordered_json& result) {
-  const EvaluationMetrics& metrics = *report.metrics;
-  const bool labels = report.task == Task::multi_label;
+namespace {
+
+void add_metrics(Task task, const EvaluationMetrics& metrics, ordered_json& result) {
+  const bool labels = task == Task::multi_label;
   if (metrics.top5) result["top5"] = number_json(*metrics.top5);
   if (!metrics.targets.empty()) result["targets"] = ordered_json::array();
   for (const TargetMetrics& target : metrics.targets)
@@ -69,14 +72,23 @@ void add_metrics(const EvaluationReport& report, ordered_json& result) {
                             {"recall", number_json(one.recall())},
                             {"precision", number_json(one.precision())},
                             {"f1", number_json(one.f1())}});
-  if (report.task != Task::classification) return;
+  if (task != Task::classification) return;
   result["confusions"] = ordered_json::array();
   for (const Confusion& pair : metrics.confusions)
     result["confusions"].push_back(
         {{"class", pair.label}, {"predicted", pair.predicted}, {"samples", pair.samples}});
+  if (!metrics.matrix.empty()) result["confusion_matrix"] = metrics.matrix;
 }
 
 }  // namespace
+
+std::string metrics_json(Task task, const EvaluationMetrics& metrics) {
+  ordered_json result = ordered_json::object();
+  add_metrics(task, metrics, result);
+  std::string line = json_line(result);
+  line.pop_back();
+  return line;
+}
 
 std::string evaluation_text(const EvaluationReport& report) {
   const EvaluationRecord& record = report.record;
@@ -87,6 +99,7 @@ std::string evaluation_text(const EvaluationReport& report) {
   if (metrics && metrics->top5) text += fmt::format("  top-5 {:.2f}%", *metrics->top5 * 100);
   if (report.task == Task::next_token)
     text += fmt::format("  perplexity {:.6g}", std::exp(record.val_loss));
+  if (report.bits_per_byte) text += fmt::format("  bits per byte {:.6f}", *report.bits_per_byte);
   text += fmt::format("  ({} samples, {:.0f} samples/s)\n",
                       report.samples,
                       double(report.samples) / record.seconds);
@@ -113,7 +126,8 @@ std::string evaluation_json(const EvaluationReport& report) {
   if (record.val_accuracy >= 0) result["accuracy"] = record.val_accuracy;
   if (report.task == Task::next_token)
     result["perplexity"] = number_json(std::exp(record.val_loss));
-  if (report.metrics) add_metrics(report, result);
+  if (report.bits_per_byte) result["bits_per_byte"] = number_json(*report.bits_per_byte);
+  if (report.metrics) add_metrics(report.task, *report.metrics, result);
   result["seconds"] = record.seconds;
   result["samples_per_s"] = number_json(double(report.samples) / record.seconds);
   return json_line(result);

@@ -161,6 +161,7 @@ void take_all_unless_own(SavedRun& run, TrainFlags own, const fs::path& folder) 
   run.flags.val_fraction = 1;
   if (source_kind(own.data) != source_kind(run.flags.data)) return;
   own.data = run.flags.data;
+  own.balance_classes = false;
   run.with_other_data = std::move(own);
   run.validation_content = validation_content(folder);
 }
@@ -226,6 +227,7 @@ SavedRun open_found(const SavedRunRequest& request, const fs::path& folder) {
   SavedRun run = request.from.empty()
                      ? open_weights_file(request.flags, request.command)
                      : open_run(folder, request.flags, request.command, request.average);
+  run.flags.balance_classes = false;  // of training alone
   if (run.flags.measures_micro_batch)
     run.flags.options.micro_batch = default_micro_batch(run.flags.options.global_batch);
   return run;

@@ -66,6 +66,8 @@ std::vector<Fact> facts_of(const RunRecord& run) {
     facts.push_back({asked.words, format_result(run, asked.member, asked.last, asked.unit), true});
   const Summary none;
   const Summary& summary = run.summary ? *run.summary : none;
+  if (const auto bits = summary.number("val_bits_per_byte"))
+    facts.push_back({"validation bits per byte", format_number(*bits), true});
   if (const auto wall = summary.number("wall_s"))
     facts.push_back({"training time", format_time(*wall)});
   facts.push_back({"model", run.config_value("model")});

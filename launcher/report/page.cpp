@@ -20,6 +20,7 @@ constexpr SectionAsked kSections[] = {
     {"differences", "Differences", comparison_section},
     {"advice", "Advice", advice_section},
     {"learning", "Learning", learning_section},
+    {"classes", "Classes", class_section},
     {"throughput", "Throughput", throughput_section},
     {"ledger", "Where the time goes", time_breakdown_section},
     {"balance", "Balance of ranks", balance_section},

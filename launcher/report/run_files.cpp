@@ -29,7 +29,8 @@ constexpr std::uint64_t kMaxSettingBytes = std::uint64_t{1} << 20;  // of config
 // Far beyond what a run writes; of more, the rest is skipped, so that memory has a bound.
 constexpr std::size_t kMaxBreakdownRows = std::size_t{1} << 16, kMaxAdvice = 16, kMaxGpus = 1024,
                       kMaxCategories = 100, kMaxStarts = 1000, kMaxNodes = 1500,
-                      kMaxSettings = 1000, kMaxGpuValues = 100;
+                      kMaxSettings = 1000, kMaxGpuValues = 100, kMaxClasses = 1000,
+                      kMaxMatrixClasses = 100;
 
 std::string text_of(const json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -136,8 +137,43 @@ json object_of(const std::string& text, const std::string& file) {
   return object;
 }
 
+double share_in(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() || !found->is_number() ? std::nan("") : number_in(object, name);
+}
+
+/// The classes one by one, and their confusions where those have a row and a column for each.
+void add_classes(Summary& summary, const json& evaluation) {
+  for (const char* list : {"per_class", "per_label"})
+    for (const json& row : list_in(evaluation, list)) {
+      if (!row.is_object() || summary.classes.size() == kMaxClasses) continue;
+      summary.classes.push_back({text_in(row, row.contains("class") ? "class" : "label"),
+                                 whole_in(row, "samples"),
+                                 share_in(row, "recall"),
+                                 share_in(row, "precision"),
+                                 share_in(row, "f1")});
+    }
+  const json& matrix = list_in(evaluation, "confusion_matrix");
+  const std::size_t classes = summary.classes.size();
+  if (matrix.size() != classes || classes > kMaxMatrixClasses) return;
+  std::vector<std::vector<std::int64_t>> rows;
+  for (const json& row : matrix) {
+    if (!row.is_array() || row.size() != classes) return;
+    rows.emplace_back();
+    for (const json& count : row)
+      rows.back().push_back(count.is_number_integer() && count.get<double>() >= 0 &&
+                                    count.get<double>() <= 9e15
+                                ? count.get<std::int64_t>()
+                                : 0);
+  }
+  summary.confusion_matrix = std::move(rows);
+}
+
 Summary summary_of(const json& object) {
   Summary summary;
+  if (const auto evaluation = object.find("evaluation");
+      evaluation != object.end() && evaluation->is_object())
+    add_classes(summary, *evaluation);
   for (const json& row : list_in(object, "ledger")) {
     if (!row.is_object() || summary.breakdown.size() == kMaxBreakdownRows) continue;
     RankTimeBreakdown rank{.rank = int(std::clamp<std::int64_t>(whole_in(row, "rank"), 0, 1 << 30)),

@@ -55,6 +55,13 @@ struct Advice {
   std::optional<double> gain;  ///< share of the time that would be saved
 };
 
+/// A class or label of the validation part; shares of nothing are NaN.
+struct ClassResult {
+  std::string name;
+  std::int64_t samples = 0;
+  double recall = 0, precision = 0, f1 = 0;
+};
+
 /// summary.json, as far as this version knows its members. All of them may be missing.
 struct Summary {
   std::vector<Setting> values;  ///< every member that is a number, a text or a truth value
@@ -62,6 +69,9 @@ struct Summary {
   std::optional<std::vector<Advice>> advice;           ///< nothing: the run did not look for any
   std::vector<std::pair<std::string, double>> memory;  ///< bytes by category
   std::vector<std::vector<Setting>> gpus;              ///< a list a rank
+  std::vector<ClassResult> classes;                    ///< with train --per-class
+  /// [class][predicted class], samples; empty, or as many rows and columns as `classes`.
+  std::vector<std::vector<std::int64_t>> confusion_matrix;
 
   /// Nothing where it is missing or no number.
   std::optional<double> number(std::string_view name) const;

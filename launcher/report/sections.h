@@ -40,6 +40,7 @@ Json overview_section(const Runs& runs);
 Json comparison_section(const Runs& runs);  ///< results and settings that differ
 Json advice_section(const Runs& runs);
 Json learning_section(const Runs& runs);  ///< loss and accuracy
+Json class_section(const Runs& runs);     ///< recall and precision of each class, confusions
 Json throughput_section(const Runs& runs);
 Json time_breakdown_section(const Runs& runs);  ///< over time, and by run where there are several
 Json balance_section(const Runs& runs);         ///< by rank

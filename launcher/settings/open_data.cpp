@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
+#include "launcher/settings/class_weights.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
 #include "lockstep/tokens/tokenizer_file.h"
@@ -44,19 +45,23 @@ std::shared_ptr<const data::Tokenizer> find_tokenizer(const TrainFlags& flags) {
 }
 
 data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* trained) {
-  return data::open(flags.data,
-                    {.validation_fraction = flags.val_fraction,
-                     .seed = flags.options.seed,
-                     .image_size = flags.image_size,
-                     .max_pixels = flags.max_pixels,
-                     .resized_crop = flags.options.augmentation.resized_crop,
-                     .context = flags.context,
-                     .vocabulary = flags.vocabulary,
-                     .documents = flags.documents,
-                     .tokenizer = trained == nullptr ? find_tokenizer(flags) : nullptr,
-                     .ignore_index = flags.ignore_index,
-                     .table = flags.table,
-                     .trained = trained});
+  data::DataSplit split =
+      data::open(flags.data,
+                 {.validation_fraction = flags.val_fraction,
+                  .seed = flags.options.seed,
+                  .image_size = flags.image_size,
+                  .max_pixels = flags.max_pixels,
+                  .resized_crop = flags.options.augmentation.resized_crop,
+                  .context = flags.context,
+                  .vocabulary = flags.vocabulary,
+                  .documents = flags.documents,
+                  .tokenizer = trained == nullptr ? find_tokenizer(flags) : nullptr,
+                  .ignore_index = flags.ignore_index,
+                  .table = flags.table,
+                  .trained = trained});
+  if (flags.balance_classes && split.train && trained == nullptr)
+    split.train = data::balanced_classes(split.train, flags.options.seed);
+  return split;
 }
 
 /// What --loss auto is.
@@ -138,6 +143,10 @@ LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples)
                  ConfigError,
                  "--label-smoothing cannot be combined with --loss {}: it belongs to cross-entropy",
                  loss);
+  LOCKSTEP_CHECK(loss == "cross-entropy" || flags.class_weights.empty(),
+                 ConfigError,
+                 "--class-weights cannot be combined with --loss {}: it belongs to cross-entropy",
+                 loss);
   if (loss == "mse") return mean_squared_error;
   if (loss == "mae") return l1_loss;
   if (loss == "bce") return binary_cross_entropy_with_logits;
@@ -147,8 +156,9 @@ LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples)
     };
   const float smoothing = flags.label_smoothing;
   const auto ignored = samples.ignore_index;
-  return [smoothing, ignored](Builder& nn, Value logits, Value labels) {
-    return nn.softmax_cross_entropy(logits, labels, smoothing, ignored);
+  return [smoothing, ignored, weights = class_weights(flags, samples.classes)](
+             Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels, smoothing, ignored, weights);
   };
 }
 
@@ -159,6 +169,7 @@ Fingerprint loss_settings(const TrainFlags& flags, const data::SampleSpec& sampl
     settings.emplace_back("loss", flags.loss);
   if (flags.loss == "huber")
     settings.emplace_back("huber-delta", fmt::format("{}", flags.huber_delta));
+  if (!flags.class_weights.empty()) settings.emplace_back("class-weights", flags.class_weights);
   return settings;
 }
 

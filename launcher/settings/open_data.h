@@ -20,8 +20,8 @@ std::string format_data(const data::Dataset& data);
 
 /// The loss that --loss names; of `auto`, the one that belongs to the targets: cross-entropy for
 /// classes and tokens, bce for several labels a sample, mse for numbers.
-/// Throws ConfigError: a loss that these targets do not fit; label smoothing with another loss than
-/// cross-entropy.
+/// Throws ConfigError: a loss that these targets do not fit; label smoothing or weights of classes
+/// with another loss than cross-entropy; what class_weights() throws.
 LossFunction make_loss(const TrainFlags& flags, const data::SampleSpec& samples);
 
 /// What of the loss must be the same on every rank and in a resumed run.

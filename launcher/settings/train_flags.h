@@ -30,6 +30,9 @@ struct TrainFlags {
   std::string loss = "auto";  ///< auto, cross-entropy, mse, mae, huber or bce
   float huber_delta = 1;
   float label_smoothing = 0;
+  /// balanced, a file or numbers; numbers alone after resolve_class_weights(); empty: none.
+  std::string class_weights;
+  bool balance_classes = false;  ///< training draws its samples from classes alike
   TrainOptions options;
   /// --micro-batch auto: options.micro_batch is a placeholder for what resolve_micro_batch() finds.
   bool measures_micro_batch = false;
@@ -42,6 +45,7 @@ struct TrainFlags {
   std::string out;  ///< empty: runs/<time>
   bool force = false;
   bool tensorboard = true;    ///< write TensorBoard's files
+  bool per_class = false;     ///< evaluate classes one by one at the end
   std::string settings_from;  ///< config.toml of the run to resume; empty: none, or typed
   std::string resume;         ///< auto, a run or a checkpoint; empty: from the start
   bool continues =

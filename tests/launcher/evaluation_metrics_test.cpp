@@ -34,6 +34,18 @@ TEST(EvaluationMetrics, ClassesAndConfusions) {
   EXPECT_EQ(metrics.confusions[0].label, "a");
   EXPECT_EQ(metrics.confusions[0].predicted, "b");
   EXPECT_EQ(metrics.confusions[0].samples, 2);
+  EXPECT_EQ(metrics.matrix,
+            (std::vector<std::vector<std::int64_t>>{{1, 2, 0}, {1, 1, 0}, {0, 0, 0}}));
+}
+
+TEST(EvaluationMetrics, NoMatrixOfVeryManyClasses) {
+  LabelledPredictions said;
+  said.classes = {{0, 99, 4}};
+  EXPECT_EQ(
+      compute_metrics(record_of(data::Task::classification, kMaxMatrixClasses), said).matrix[0][99],
+      1);
+  EXPECT_TRUE(compute_metrics(record_of(data::Task::classification, kMaxMatrixClasses + 1), said)
+                  .matrix.empty());
 }
 
 TEST(EvaluationMetrics, TopFiveOfMoreThanFiveClasses) {

@@ -58,6 +58,9 @@ class Evaluations(EvaluationTest):
                     for one in report["confusions"]}
         self.assertEqual(confused, {pair: said.count(pair) for pair in said if pair[0] != pair[1]})
         self.assertTrue(confused)
+        names = ["dark", "light"]
+        self.assertEqual(report["confusion_matrix"],
+                         [[said.count((label, answer)) for answer in names] for label in names])
         text = self.evaluate("--per-class").stdout
         self.assertRegex(text, rf"^loss {report['loss']:.6f}  accuracy ")
         self.assertRegex(text, rf"(?m)^dark +{report['per_class'][0]['samples']} ")
@@ -189,6 +192,38 @@ class Evaluations(EvaluationTest):
         shown = re.search(r"perplexity (\S+)", self.evaluate().stdout)[1]
         self.assertAlmostEqual(float(shown), report["perplexity"], places=3)
 
+    def test_bits_per_byte(self):
+        text = self.write("text.txt", "the caf\u00e9 sat on the mat and the d\u20acg ran. " * 40)
+        self.train_here(*TextPredictions.GPT, "--steps=10", data=f"text:{text}")
+        report = self.report()
+        # All characters of the last tenth but the first are targets.
+        characters = text.read_text()
+        targets = characters[int(len(characters) * 0.9):][1:]
+        expected = report["loss"] * len(targets) / math.log(2) / len(targets.encode())
+        self.assertAlmostEqual(report["bits_per_byte"], expected, places=12)
+        self.assertIn(f"bits per byte {expected:.6f}", self.evaluate().stdout)
+        summary = json.loads((self.folder / "run/summary.json").read_text())
+        self.assertAlmostEqual(summary["val_bits_per_byte"], expected, places=5)
+
+    def test_training_ends_with_the_classes(self):
+        for i in range(3):
+            self.write(f"photos/val/dark/light_{i}.png",
+                       png(20, 18, lambda x, y, i=i: (150 + (x * y) % 100, i, x * 5)))
+        result = self.train_images("--steps=30", "--lr=0.05", "--out=run", "--per-class")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"(?m)^dark +\d+ ")
+        summary = json.loads((self.folder / "run/summary.json").read_text())
+        report = self.report()
+        for name in ("per_class", "confusions", "confusion_matrix"):
+            self.assertEqual(summary["evaluation"][name], report[name])
+        self.assertEqual(summary["steps"], 30)
+        result = self.run_command([self.program, "report", "run"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("Confusion matrix", (self.folder / "run/report.html").read_text())
+        text = self.write("text.txt", "the cat sat on the mat. " * 40)
+        self.expect_error(self.train("--per-class", *TextPredictions.GPT, data=f"text:{text}"), 2,
+                          "--per-class", "tokens have no classes")
+
 
 class EvaluationRanks(EvaluationTest):
     def test_numbers_do_not_depend_on_the_ranks(self):
@@ -200,7 +235,7 @@ class EvaluationRanks(EvaluationTest):
         result = self.run_command(command + [self.program, "evaluate", "--from=run", "--json"])
         self.assertEqual(result.returncode, 0, result.stderr)
         both = json.loads(result.stdout)
-        for key in ("samples", "accuracy", "per_class", "confusions"):
+        for key in ("samples", "accuracy", "per_class", "confusions", "confusion_matrix"):
             self.assertEqual(both[key], own[key], key)
         self.assertAlmostEqual(both["loss"], own["loss"], places=6)
 

@@ -193,6 +193,16 @@ void add_data_settings(std::vector<Setting>& table) {
         return std::to_string(*flags.ignore_index);
       });
   add_table_settings(rows, table);
+  rows.choice("balance",
+              LOCKSTEP_AT(balance_classes),
+              Words<bool>{{"none", false}, {"classes", true}},
+              "classes: each epoch draws as many training samples with replacement, from all "
+              "classes alike")
+      .when({"data",
+             [](const TrainFlags& flags, std::string_view text) {
+               return text == "none" || !has_tokens(flags.data);
+             },
+             "tokens have no classes"});
   for (std::size_t i = first; i < table.size(); ++i)
     if (table[i].name != "max-pixels") table[i].belongs_to(kOfData);
   const auto augments = [](std::string_view text) { return !text.empty() && text != "none"; };
@@ -200,7 +210,8 @@ void add_data_settings(std::vector<Setting>& table) {
           "augment",
           "LIST",
           "none, or a list of resized-crop[:SMALLEST_SHARE], shift[:PIXELS], flip, crop[:PIXELS], "
-          "jitter:B[,C,S[,H]], randaugment[:N[,M]], trivialaugment, erasing[:P]",
+          "jitter:B[,C,S[,H]], randaugment[:N[,M]], trivialaugment, erasing[:P], mixup[:ALPHA], "
+          "cutmix[:ALPHA]",
           [](TrainFlags& flags, const std::string& text) {
             flags.options.augmentation = data::parse_augmentation(text);
           },

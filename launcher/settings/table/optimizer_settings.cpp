@@ -344,6 +344,16 @@ void add_loss(SettingRows rows) {
                       flags.loss == "cross-entropy";
              },
              "it belongs to cross-entropy"});
+  rows.text("class-weights",
+            "balanced|FILE|W,W,...",
+            LOCKSTEP_AT(class_weights),
+            "factors of the loss by class, a number each; balanced: samples / (classes * samples "
+            "of the class)")
+      .when({"loss",
+             [](const TrainFlags& flags, std::string_view) {
+               return flags.loss == "auto" || flags.loss == "cross-entropy";
+             },
+             "it belongs to cross-entropy"});
 }
 
 }  // namespace

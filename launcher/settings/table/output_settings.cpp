@@ -120,6 +120,13 @@ void add_output(SettingRows rows) {
   rows.on_off("tensorboard",
               LOCKSTEP_AT(tensorboard),
               "write DIR/tensorboard/ for `tensorboard --logdir DIR`");
+  rows.flag("per-class",
+            LOCKSTEP_AT(per_class),
+            "after training, samples, recall, precision and F1 of each class of the validation "
+            "part and the confusion matrix, in summary.json and the report; a second pass over it")
+      .when({"data",
+             [](const TrainFlags& flags, std::string_view) { return !has_tokens(flags.data); },
+             "tokens have no classes"});
   rows.flag("profile",
             LOCKSTEP_AT(options.profile),
             "print time, FLOPs, bytes and fraction of the peak per operator, and write trace.json "
