@@ -34,6 +34,8 @@
 #include "lockstep/sources.h"
 #include "lockstep/step_result.h"
 #include "lockstep/time_breakdown.h"
+#include "lockstep/tokens/tokenizer.h"
+#include "lockstep/tokens/tokenizer_file.h"
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"
 #include "lockstep/trainer.h"

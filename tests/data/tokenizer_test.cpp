@@ -135,7 +135,7 @@ TEST_F(Tokenizers, DocumentsEndWithTheTokenAndThreadsChangeNothing) {
   whole.push_back(end);
   EXPECT_EQ(count, std::int64_t(whole.size()));
   EXPECT_EQ(tokens_of(path("three.bin")), whole);
-  const TokenFileHeader& header = TokenFile(path("one.bin")).header();
+  const TokenFileHeader header = TokenFile(path("one.bin")).header();
   EXPECT_EQ(header.tokenizer, tokenizer.fingerprint());
   EXPECT_EQ(header.vocabulary, tokenizer.vocabulary());
 }

@@ -7,6 +7,7 @@
 #include "core/base/utf8.h"
 #include "core/data/ignore_label.h"
 #include "core/data/text/token_file.h"
+#include "core/data/text/token_windows.h"
 #include "lockstep/error.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"

@@ -3,6 +3,7 @@
 // first byte chooses how many, and whether lines are documents.
 #include "core/io/tokenizer/text_blocks.h"
 #include "lockstep/error.h"
+#include "lockstep/tokens/tokenizer.h"
 #include "tests/fuzz/input_file.h"
 
 using namespace lockstep;

@@ -40,7 +40,8 @@ class Decoding : public ::testing::TestWithParam<bool> {
     spec_.input = spec_.target = {{kContext}, DType::i32};
     spec_.classes = kVocabulary;
     std::vector<io::NamedTensor> tensors;
-    for (const Parameter& parameter : trace_prediction(model_, spec_, {}).parameters()) {
+    const Graph graph = trace_prediction(model_, spec_, {});
+    for (const Parameter& parameter : graph.parameters()) {
       std::vector<float> values = initial_values(parameter, 1);
       // As large as a trained model's, so that attention looks at some tokens more than at others.
       if (parameter.name.find("weight") != parameter.name.npos &&
