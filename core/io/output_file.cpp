@@ -125,11 +125,7 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
 void replace_file(const std::filesystem::path& path, std::string_view text) {
   const std::string temporary = path.string() + ".tmp";
   write_file(temporary, text);
-  std::error_code error, ignored;
-  std::filesystem::rename(temporary, path, error);
-  if (!error) return;
-  std::filesystem::remove(temporary, ignored);
-  fail(path, "cannot be replaced", error.value());
+  put_in_place(temporary, path, true);
 }
 
 }  // namespace lockstep::io

@@ -237,7 +237,7 @@ Value Builder::dropout(Value x, float rate, SourceLoc where) {
 Value Builder::stochastic_depth(Value x, float rate, SourceLoc where) {
   const std::string path = layer_path("", "stochastic_depth");
   if (rate == 0.0f || mode() == Mode::evaluation) return x;
-  return apply(std::make_shared<ops::Dropout>(rate, true), {x.id()}, path, where);
+  return keep_layout(x, apply(std::make_shared<ops::Dropout>(rate, true), {x.id()}, path, where));
 }
 
 Value Builder::normalize(Value x,

@@ -16,13 +16,19 @@ bool is_trained(const Parameter& parameter) {
   return parameter.kind == ParameterKind::trained && !parameter.frozen;
 }
 
-/// Up to and with the first part that is a number; empty: there is none.
+/// Whether a part of a name counts layers: "3", or "encoder_layer_3" as torchvision's vision
+/// transformers have it.
+bool is_numbered(std::string_view part) {
+  const std::size_t digits = part.find_last_not_of("0123456789") + 1;  // 0: all are
+  return digits < part.size() && (digits == 0 || part[digits - 1] == '_');
+}
+
+/// Up to and with the first part that is numbered; empty: there is none.
 std::string_view numbered_prefix(std::string_view name) {
   for (std::size_t begin = 0; begin < name.size();) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos)
-      return name.substr(0, end);
+    if (is_numbered(part)) return name.substr(0, end);
     begin = end + 1;
   }
   return {};

@@ -25,13 +25,24 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRecord = "sweep.json";
 
+/// Whether a sweep can have made what `out` holds, perhaps before it was cut off.
+bool holds_sweep(const fs::path& out) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(out, error)) {
+    const std::string name = entry.path().filename();
+    if (name != "runs" && name != RunLock::kSupervisor && name != "report.html" &&
+        !name.starts_with("sweep."))
+      return false;
+  }
+  return !error;
+}
+
 /// Creates --out and its runs/. Throws ConfigError: it is there and holds anything but a sweep.
 void claim_folder(const std::string& out) {
   std::error_code error;
   if (fs::exists(out, error)) {
     LOCKSTEP_CHECK(fs::is_directory(out), ConfigError, "--out {} is not a folder", out);
-    const bool is_sweep = fs::exists(fs::path(out) / kRecord, error);
-    if (!is_sweep && !fs::is_empty(out, error))
+    if (!holds_sweep(out))
       throw ConfigError(fmt::format("the output folder {} already exists and holds no sweep", out),
                         "choose another --out");
   }
@@ -110,7 +121,12 @@ class Sweep {
       }
       if (processes.empty()) return;
       if (const SweepRun* const ended = processes.wait()) {
-        write_tables();
+        try {
+          write_tables();
+        } catch (
+            const EnvironmentError& error) {  // a full disk may have room at the next run's end
+          announce(fmt::format("warning: {}", error.what()));
+        }
         describe(*ended);
       }
       output_.push();
@@ -141,9 +157,9 @@ class Sweep {
   void write_tables() {
     result_ = compare_runs(flags_.metric, runs_);
     const fs::path out = flags_.out;
+    io::replace_file(out / kRecord, sweep_json(flags_, result_, runs_));
     io::replace_file(out / "sweep.txt", sweep_text(result_));
     io::replace_file(out / "sweep.csv", sweep_csv(flags_.varied, runs_));
-    io::replace_file(out / kRecord, sweep_json(flags_, result_, runs_));
   }
 
   /// Of the best runs, as many as a page compares. Returns how many.

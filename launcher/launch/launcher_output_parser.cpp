@@ -131,8 +131,9 @@ ReportedFault ErrorOutput::fault() const {
   return by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
 }
 
-std::string last_error_in(const std::string& file) {
+std::string last_error_in(const std::string& file, std::size_t begin) {
   std::ifstream stream(file);
+  stream.seekg(std::streamoff(begin));
   std::string found;
   for (std::string line; std::getline(stream, line);)
     if (const std::size_t at = line.find("error: "); at != line.npos) found = line.substr(at + 7);

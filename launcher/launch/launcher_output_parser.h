@@ -46,8 +46,9 @@ class ErrorOutput {
   std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died
 };
 
-/// The last error that a file of such output names, without "error: "; empty: none, or no file.
-std::string last_error_in(const std::string& file);
+/// The last error that a file of such output names from byte `begin` on, without "error: "; empty:
+/// none, or no file.
+std::string last_error_in(const std::string& file, std::size_t begin = 0);
 
 /// The lines of srun --label: "1: text". Copies the text of each task to a file of its own.
 class LabelledOutput {

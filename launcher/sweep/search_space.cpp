@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include "core/base/check.h"
@@ -71,6 +72,21 @@ double uniform_number(std::uint64_t seed, std::uint64_t draw, std::uint64_t sett
   return double((std::uint64_t{block[0]} << 21) ^ (block[1] >> 11)) * 0x1p-53;
 }
 
+/// `value`, which lies in the range, in as few digits as leave it there, four at least.
+std::string rounded_within(const ValueRange& range, double value) {
+  for (int digits = 4; digits < 17; ++digits) {
+    const std::string text = fmt::format("{:.{}g}", value, digits);
+    const double back = std::strtod(text.c_str(), nullptr);
+    // To the range's width, not to the number's size: 1e5 to 1e5 + 50 has fifty values.
+    if (back >= range.least && back <= range.most &&
+        std::abs(back - value) <= 5e-4 * (range.scale == ValueRange::Scale::log
+                                              ? std::abs(value)
+                                              : range.most - range.least))
+      return text;
+  }
+  return fmt::format("{:.17g}", value);
+}
+
 std::string value_at(const VariedSetting& setting, double u) {
   if (!setting.range) return setting.values[std::size_t(u * double(setting.values.size()))];
   const auto& [scale, least, most] = *setting.range;
@@ -78,11 +94,11 @@ std::string value_at(const VariedSetting& setting, double u) {
     case ValueRange::Scale::whole:
       return fmt::format("{:.0f}", std::min(most, least + std::floor(u * (most - least + 1))));
     case ValueRange::Scale::log:
-      return fmt::format("{:.4g}", least * std::pow(most / least, u));
+      return rounded_within(*setting.range, least * std::pow(most / least, u));
     case ValueRange::Scale::uniform:
       break;
   }
-  return fmt::format("{:.4g}", least + u * (most - least));
+  return rounded_within(*setting.range, least + u * (most - least));
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ inline constexpr std::size_t kMaxConfigurations = 10'000;
 std::vector<Configuration> grid_of(const std::vector<VariedSetting>& varied);
 
 /// `count` different combinations, drawn by `seed`; those of a smaller count come first. Numbers of
-/// a range are rounded to four digits. Throws ConfigError: there are not so many.
+/// a range are rounded to four digits, or more where they would leave it. Throws ConfigError: there
+/// are not so many.
 std::vector<Configuration> draw_from(const std::vector<VariedSetting>& varied,
                                      std::size_t count,
                                      std::uint64_t seed);

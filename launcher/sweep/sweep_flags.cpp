@@ -77,6 +77,11 @@ void check_arguments(const SweepFlags& flags) {
         throw ConfigError(fmt::format("sweep: {} is both a flag and varied", name),
                           "leave one of them out");
   }
+  for (const VariedSetting& varied : flags.varied)
+    LOCKSTEP_CHECK(std::ranges::find(kTaken, "--" + varied.name) == std::end(kTaken),
+                   ConfigError,
+                   "sweep: --vary {} is not for several runs",
+                   varied.name);
   for (std::size_t i = 0; i < flags.varied.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       LOCKSTEP_CHECK(flags.varied[i].name != flags.varied[j].name,
@@ -95,6 +100,12 @@ std::string check_configurations(SweepFlags& flags) {
         flags.help = run.help.empty() ? run.train.help : run.help;
         return {};
       }
+      LOCKSTEP_CHECK(flags.at_once == 1 || device.empty() || device == run.train.device,
+                     ConfigError,
+                     "--at-once {}: runs on {} and {} cannot share this machine",
+                     flags.at_once,
+                     device,
+                     run.train.device);
       device = run.train.device;
       LOCKSTEP_CHECK(flags.at_once == 1 || run.hosts.empty(),
                      ConfigError,

@@ -39,9 +39,8 @@ nlohmann::json read_object(const std::filesystem::path& file) {
   return nlohmann::json::parse(stream, nullptr, false);
 }
 
-/// The smaller the better; the worst where there is no number.
+/// The smaller the better.
 double badness(double value, const SweepMetric& metric) {
-  if (!std::isfinite(value)) return std::numeric_limits<double>::infinity();
   return metric.higher_is_better ? -value : value;
 }
 
@@ -83,8 +82,9 @@ std::string aligned(const std::vector<Cells>& rows) {
 }
 
 std::string table_of(const SweepResult& result) {
-  const bool repeated = std::ranges::any_of(
-      result.groups, [](const SweepGroup& group) { return group.runs.size() > 1; });
+  const bool repeated = std::ranges::any_of(result.groups, [](const SweepGroup& group) {
+    return group.runs.size() + std::size_t(group.failed) > 1;
+  });
   std::vector<Cells> rows(1);
   for (const auto& [name, value] : result.groups.front().configuration) rows[0].push_back(name);
   rows[0].emplace_back(result.metric.name);
@@ -97,7 +97,10 @@ std::string table_of(const SweepResult& result) {
     if (repeated)
       row.insert(row.end(),
                  {fmt::format("{:.5g}..{:.5g}", group.least, group.most),
-                  fmt::format("{}", group.runs.size())});
+                  group.failed == 0 ? fmt::format("{}", group.runs.size())
+                                    : fmt::format("{} of {}",
+                                                  group.runs.size(),
+                                                  group.runs.size() + std::size_t(group.failed))});
     row.insert(row.end(),
                {format_duration(group.runs.front()->seconds), group.runs.front()->folder});
     rows.push_back(std::move(row));
@@ -163,20 +166,26 @@ SweepResult compare_runs(const std::string& metric, const std::vector<SweepRun>&
                                   : validated      ? "val_loss"
                                                    : "train_loss";
   result.metric = *find_metric(chosen);
-  for (const SweepRun& run : runs) {
-    if (!is_done(run) || !metric_of(run, chosen)) {
-      result.unfinished.push_back(&run);
-      continue;
-    }
+  const auto group_of = [&](const SweepRun& run) -> SweepGroup& {
     const Configuration configuration = without_seed(run.configuration);
     auto group = std::ranges::find(result.groups, configuration, &SweepGroup::configuration);
     if (group == result.groups.end())
       group = result.groups.insert(group, {.configuration = configuration, .runs = {}});
-    group->runs.push_back(&run);
+    return *group;
+  };
+  for (const SweepRun& run : runs) {
+    const std::optional<double> value = is_done(run) ? metric_of(run, chosen) : std::nullopt;
+    if (value && std::isfinite(*value)) {
+      group_of(run).runs.push_back(&run);
+      continue;
+    }
+    result.unfinished.push_back(&run);
+    if (is_done(run) || run.state == SweepRun::State::failed) ++group_of(run).failed;
   }
+  std::erase_if(result.groups, [](const SweepGroup& group) { return group.runs.empty(); });
   for (SweepGroup& group : result.groups) sum_up(group, result.metric);
   std::ranges::stable_sort(result.groups, {}, [&](const SweepGroup& group) {
-    return badness(group.mean, result.metric);
+    return std::pair(group.failed > 0, badness(group.mean, result.metric));
   });
   return result;
 }
@@ -235,8 +244,8 @@ void read_earlier(const std::filesystem::path& file,
                    name);
     if (json.at("arguments").get<std::vector<std::string>>() != flags.arguments)
       throw ConfigError(fmt::format("{}: that sweep has other flags than this one", name),
-                        "choose another --out; only --vary, --random, --metric and --at-once may "
-                        "change");
+                        "choose another --out; only --vary, --random, --sweep-seed, --metric and "
+                        "--at-once may change");
     for (const nlohmann::json& earlier : json.at("runs")) {
       if (earlier.at("state").get<std::string>() != name_of(SweepRun::State::done)) continue;
       const auto run =

@@ -28,6 +28,7 @@ std::string_view name_of(SweepRun::State state);
 struct SweepGroup {
   Configuration configuration;           ///< without the seed
   std::vector<const SweepRun*> runs;     ///< that are done and have the metric, the best first
+  int failed = 0;                        ///< further ones that failed, or have no finite metric
   double mean = 0, least = 0, most = 0;  ///< of the metric
 };
 
@@ -44,7 +45,8 @@ std::optional<double> metric_of(const SweepRun& run, std::string_view metric);
 /// nothing.
 std::string read_numbers(SweepRun& run);
 
-/// Sorts what is done by the metric; a metric that is not finite comes last. `runs` outlive it.
+/// Sorts what is done by the metric. Groups some of whose runs failed come after the others: the
+/// rest may have been lucky. `runs` outlive it.
 SweepResult compare_runs(const std::string& metric, const std::vector<SweepRun>& runs);
 
 /// A table for people.

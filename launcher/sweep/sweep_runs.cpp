@@ -14,6 +14,7 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
+#include "core/base/printable.h"
 #include "core/host/cores.h"
 #include "launcher/launch/launcher_output_parser.h"
 #include "launcher/processes/child_process.h"
@@ -32,7 +33,8 @@ std::vector<T> part_of(const std::vector<T>& items, int index, int count) {
   return {bound(index), bound(index + 1)};
 }
 
-/// The names in CUDA_VISIBLE_DEVICES, or 0, 1, ... where it is not set.
+/// What CUDA counts: the first `count` names in CUDA_VISIBLE_DEVICES, or 0, 1, ... where it is not
+/// set.
 std::vector<std::string> visible_gpus(int count) {
   std::vector<std::string> names;
   const VariableMap variables = process_variables();
@@ -43,11 +45,15 @@ std::vector<std::string> visible_gpus(int count) {
         name += c;
       else if (!name.empty())
         names.push_back(std::exchange(name, {}));
-  }
-  if (names.size() != std::size_t(count)) {
-    names.clear();
+  } else {
     for (int i = 0; i < count; ++i) names.push_back(std::to_string(i));
   }
+  LOCKSTEP_CHECK(names.size() >= std::size_t(count),
+                 EnvironmentError,
+                 "CUDA_VISIBLE_DEVICES names {} GPUs, and CUDA counts {}",
+                 names.size(),
+                 count);
+  names.resize(std::size_t(count));
   return names;
 }
 
@@ -79,7 +85,9 @@ SweepRuns::SweepRuns(const SweepFlags& flags, SupervisorSignals& signals)
     : flags_(flags), signals_(signals), places_(std::size_t(flags.at_once)) {
   if (flags.at_once == 1) return;
   const std::vector<std::string> gpus = visible_gpus(flags.gpus);
-  const std::vector<std::vector<int>> cores = threads_by_core(allowed_threads());
+  std::vector<std::vector<int>> cores = threads_by_core(allowed_threads());
+  // A quota may allow fewer.
+  cores.resize(std::min(cores.size(), std::size_t(available_cores().count)));
   for (int i = 0; i < flags.at_once; ++i) {
     Place& place = places_[std::size_t(i)];
     for (const std::string& gpu : part_of(gpus, i, flags.at_once))
@@ -92,8 +100,12 @@ SweepRuns::SweepRuns(const SweepFlags& flags, SupervisorSignals& signals)
 SweepRuns::~SweepRuns() {
   for (const Place& place : places_)
     if (place.run != nullptr) kill(place.process, SIGTERM);
+  asked_ = true;
   for (const Place& place : places_)
-    if (place.run != nullptr) waitpid(place.process, nullptr, 0);
+    while (place.run != nullptr && waitpid(place.process, nullptr, WNOHANG) == 0) {
+      ask_to_stop();
+      poll(nullptr, 0, 50);
+    }
 }
 
 bool SweepRuns::has_room() const {
@@ -112,6 +124,7 @@ void SweepRuns::start(SweepRun& run) {
                  "{}: cannot be opened: {}",
                  run.log,
                  std::generic_category().message(errno));
+  const auto log_begin = std::size_t(std::max<off_t>(0, lseek(log, 0, SEEK_END)));
   std::vector<std::string> command = run_arguments(flags_, run.configuration, run.folder);
   command.insert(command.begin(), {own_path(), "run"});
   VariableMap variables;
@@ -125,6 +138,7 @@ void SweepRuns::start(SweepRun& run) {
   }
   close(log);
   place.run = &run;
+  place.log_begin = log_begin;
   place.started = std::chrono::steady_clock::now();
 }
 
@@ -176,7 +190,7 @@ void SweepRuns::conclude(Place& place, int status) {
     run.state = SweepRun::State::stopped;
     return;
   }
-  const std::string why = last_error_in(run.log);
+  const std::string why = printable(last_error_in(run.log, place.log_begin), 400);
   run.state = SweepRun::State::failed;
   run.error = fmt::format("exit code {}{}{}; see {}", code, why.empty() ? "" : ": ", why, run.log);
 }

@@ -16,7 +16,8 @@ namespace lockstep {
 class SweepRuns {
  public:
   SweepRuns(const SweepFlags& flags, SupervisorSignals& signals);
-  /// Ends what still runs, at once: only after an exception there is something.
+  /// Asks what still runs to stop with a checkpoint, and waits for it: only after an exception
+  /// there is something. Two interrupts hurry it.
   ~SweepRuns();
   SweepRuns(const SweepRuns&) = delete;
   SweepRuns& operator=(const SweepRuns&) = delete;
@@ -35,6 +36,7 @@ class SweepRuns {
     std::string gpus;          ///< for CUDA_VISIBLE_DEVICES; empty: not set
     SweepRun* run = nullptr;   ///< nullptr: free
     pid_t process = -1;
+    std::size_t log_begin = 0;  ///< where what this process says begins in the run's log
     std::chrono::steady_clock::time_point started;
   };
 

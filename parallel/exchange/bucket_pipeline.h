@@ -44,7 +44,7 @@ namespace lockstep {
 /// had it.
 class BucketPipeline {
  public:
-  /// `ranks_per_host`: the communicator's, or all ranks where the exchange has one level.
+  /// `ranks_per_host`: the communicator's.
   /// `communicator` must outlive it.
   BucketPipeline(Backend& backend,
                  Communicator& communicator,

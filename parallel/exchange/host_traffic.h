@@ -29,8 +29,9 @@ struct HostTraffic {
 ///   one level               n / N (N - R_h) (Q_h + R_h)  n / N R_h (Q - Q_h + N - R_h)
 ///   two levels              n / H (H - 1) (k_h + 1)      n / H (K - k_h + H - 1)
 ///   (of a sharded bucket, its weight_bytes() are gathered in place of n: the summands R_h, N -
-///   R_h, 1 and H - 1 times their share of n) Reduction::fast         2 n (N - 1) / N, as a ring of
-///   all ranks, small ones gathered
+///   R_h, 1 and H - 1 times their share of n)
+///
+///   Reduction::fast         2 n (N - 1) / N, as a ring of all ranks, small ones gathered
 HostTraffic host_traffic(std::span<const Bucket> buckets,
                          int shards,
                          std::span<const ShardRange> owners,

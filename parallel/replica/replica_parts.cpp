@@ -144,9 +144,19 @@ std::uint64_t exchange_memory(const Graph& graph,
                               const DeviceTraits& device) {
   DryBackend nothing(device);
   DryCommunicator alone(0, batch.ranks);
+  // A communicator of no ranks knows no hosts, and the layout does not depend on them.
+  FlatSpace one_level = space;
+  one_level.ranks_per_host = 1;
   const auto flat = nothing.allocate(std::size_t(space.elems) * sizeof(float), "parameters");
-  const ReplicaParts parts(
-      nothing, alone, graph, space, flat->as<float>(), flat->as<float>(), nullptr, options, batch);
+  const ReplicaParts parts(nothing,
+                           alone,
+                           graph,
+                           one_level,
+                           flat->as<float>(),
+                           flat->as<float>(),
+                           nullptr,
+                           options,
+                           batch);
   return parts.partial_sum_bytes() + parts.communication_bytes();
 }
 

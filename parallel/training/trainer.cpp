@@ -235,11 +235,7 @@ void Trainer::save(const std::string& folder) {
   const std::map<std::string, std::string>& record = state_->record();
   io::create_folders(folder);
   save_weights(folder + "/model.safetensors");
-  for (const auto& [name, text] : record) {
-    const std::string file = folder + "/" + name, temporary = file + ".tmp";
-    io::write_file(temporary, text);
-    io::put_in_place(temporary, file, true);
-  }
+  for (const auto& [name, text] : record) io::replace_file(folder + "/" + name, text);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/parameter_rates.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "lockstep/error.h"
@@ -58,6 +59,16 @@ TEST(ParameterRates, TheFirstGroupThatMatchesSetsRateAndDecay) {
 TEST(ParameterRates, LayersFollowTheNumbersInNames) {
   const std::vector<int> layers = layers_of(small_resnet());
   EXPECT_EQ(layers, (std::vector<int>{0, 0, 1, 1, 2, 3, 4, 4, 4}));
+  // torchvision's vision transformers, whose mlp has numbers too.
+  std::vector<Parameter> vit{trained_parameter("conv_proj.weight"),
+                             trained_parameter("class_token")};
+  for (const char* block : {"encoder.layers.encoder_layer_0", "encoder.layers.encoder_layer_1"})
+    for (const char* name :
+         {"ln_1.weight", "self_attention.in_proj_weight", "mlp.0.weight", "mlp.3.weight"})
+      vit.push_back(trained_parameter(fmt::format("{}.{}", block, name).c_str()));
+  vit.push_back(trained_parameter("encoder.ln.weight"));
+  vit.push_back(trained_parameter("heads.head.weight"));
+  EXPECT_EQ(layers_of(vit), (std::vector<int>{0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3}));
   const std::vector<Parameter> vgg{trained_parameter("features.0.weight"),
                                    trained_parameter("features.3.weight")};
   EXPECT_EQ(layers_of(vgg), (std::vector<int>{0, 1}));

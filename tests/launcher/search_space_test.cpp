@@ -73,6 +73,19 @@ TEST(SearchSpace, DrawsFollowTheirScale) {
   EXPECT_NEAR(three / kDraws, 0.25, bound(0.25));
 }
 
+TEST(SearchSpace, RoundedNumbersStayInTheirRange) {
+  for (const char* text : {"x=uniform:1234.5..1234.9",
+                           "x=uniform:0..0.99999",
+                           "x=uniform:100000..100050",
+                           "x=log:0.99991..0.99999"}) {
+    const VariedSetting setting = parse_varied(text);
+    for (const Configuration& one : draw_from({setting}, 50, 3)) {
+      const double value = std::stod(one[0].second);
+      EXPECT_TRUE(value >= setting.range->least && value <= setting.range->most) << one[0].second;
+    }
+  }
+}
+
 TEST(SearchSpace, FewerDrawsComeFirstAndNoneTwice) {
   const std::vector<VariedSetting> varied{parse_varied("a=1,2,3"), parse_varied("b=1,2")};
   const std::vector<Configuration> six = draw_from(varied, 6, 0);

@@ -44,7 +44,8 @@ class SweepUsage(SweepTest):
                 (["--vary=lr=0.1,much"], ["lr=much", "--lr"]), (["--vary=rl=1,2"], ["rl=1", "unknown flag"]),
                 (["--vary=lr=0.1,0.2", "--vary=lr=0.3,0.4"], ["twice"]),
                 (["--vary=lr=0.1,0.2", "--lr=0.3"], ["--lr", "varied"]),
-                (["--vary=lr=0.1,0.2", "--resume=auto"], ["--resume"]),
+                (["--vary=lr=0.1,0.2", "--resume=auto"], ["--resume"]), (["--vary=out=a,b"], ["out"]),
+                (["--vary=device=cuda,cpu", "--at-once=2"], ["cuda", "cpu"]),
                 (["--vary=lr=0.1,0.2", "--at-once=4000"], ["--at-once"]),
                 (["--vary=precision=fp32,fp7"], ["precision=fp7", "--precision"]),
                 (["--vary=lr=0.1,0.2", "--metric=accuracy"], ["--metric"])):
@@ -60,6 +61,10 @@ class SweepUsage(SweepTest):
         precious = self.write("out/precious", "yes")
         self.expect_error(self.sweep("--vary=lr=0.1,0.2", "--steps=2"), 2, "holds no sweep")
         self.assertEqual(precious.read_text(), "yes")
+        self.write("removed/sweep.json", "{")
+        self.assertNotEqual(self.sweep("--vary=lr=0.1,0.2", "--steps=2", out="removed").returncode, 0)
+        (self.folder / "removed/sweep.json").unlink()
+        self.assertEqual(self.sweep("--vary=lr=0.1,0.2", "--steps=2", out="removed").returncode, 0)
         for text in ("{", '{"format":1,"runs":[{}]}', '{"format":1,"arguments":[],"runs":3}', "[]"):
             self.write("damaged/sweep.json", text)
             result = self.sweep("--vary=lr=0.1,0.2", "--steps=2", out="damaged")
