@@ -45,7 +45,9 @@ class SampleDropoutKernel final : public BoundKernel {
       if (philox(stream.key, stream.step, sample << 32)[0] >= stream.threshold)
         scale_(output<T>(0) + at, input<T>(0) + at, stream.scale, sample_elems_);
       else if (sample_elems_ > 0)
-        std::memset(output<T>(0) + at, 0, std::size_t(sample_elems_) * sizeof(T));
+        std::memset(output<std::byte>(0) + std::size_t(at) * sizeof(T),
+                    0,
+                    std::size_t(sample_elems_) * sizeof(T));
     }
   }
 
