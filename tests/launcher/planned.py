@@ -251,6 +251,13 @@ class Plan(ProgramTest):
         self.assertEqual((uneven["hosts"]["count"], uneven["hosts"]["levels"]), (3, 1))
         self.assertLess(even["hosts"]["bytes_per_step"], torn["hosts"]["bytes_per_step"])
         self.assertLess(torn["hosts"]["bytes_per_step"], uneven["hosts"]["bytes_per_step"])
+        # A sharded optimizer keeps both levels, and sends most weights in bf16.
+        large = ("--model=mlp", "--hidden=1024", "--global-batch=24", "--micro-batch=1", "--ranks=24",
+                 "--ranks-per-host=8", "--precision=bf16")
+        whole = self.planned(*large)["hosts"]
+        sharded = self.planned(*large, "--shard=optimizer")["hosts"]
+        self.assertEqual((whole["levels"], sharded["levels"]), (2, 2))
+        self.assertLess(sharded["bytes_per_step"], 0.9 * whole["bytes_per_step"])
         text = self.plan(*batch, "--ranks=24", "--ranks-per-host=8").stdout
         for words in ("balance", "88.9%", "--shards 24", "99.2%", "--shards auto"):
             self.assertIn(words, text)
