@@ -135,6 +135,7 @@ class CudaBackend final : public Backend {
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override {
+    device_.algorithms->forget_built();  // on the compute stream
     cudaStreamDestroy(copies_out_.compute);
     cudaStreamDestroy(copies_.compute);
     cudaStreamDestroy(network_.compute);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <fmt/format.h>
+#include <sstream>
 #include <string_view>
 #include <unistd.h>
 #include <vector>
@@ -209,8 +210,9 @@ void RunOutput::print_start() {
     console_.line(fmt::format("group      {}", printable(to_string(group))));
   console_.line(fmt::format("device     {}", job_.backend().device_class()));
   if (!job_.device_note().empty()) console_.line(fmt::format("           {}", job_.device_note()));
-  if (const std::string note = job_.backend().timing_note(); !note.empty())
-    console_.line(fmt::format("algorithms {}", note));
+  std::istringstream timing(job_.backend().timing_note());
+  for (std::string line; std::getline(timing, line);)
+    console_.line(fmt::format("algorithms {}", line));
   for (const std::string& notice : job_.backend().notices())
     console_.line(fmt::format("slow       {}", notice));
   console_.line(fmt::format("ranks      {} (source: {})", job_.size(), job_.source()));

@@ -18,7 +18,7 @@ build 60 5400 checkout
 nccl-probe 10 120 both
 libraries 20 180 both
 operators 40 400 both
-attention 15 120 both
+attention 15 300 both
 same-bits 20 240 both
 graph-bits 30 400 both
 one-launch 30 240 gpu
@@ -95,7 +95,8 @@ fresh_seed() {
 # What stands on NVIDIA's libraries: the gradients of weights in fp32 from bf16, biases in fp32
 # after products in bf16, sums that are split among blocks twice, convolutions, tf32.
 library_tests='CudaLibraryProducts.*:CudaSameBits.*:CudaKernel.linear*:CudaKernel.conv2d*:CudaFusedActivation.*:CudaTf32.*'
-attention_tests='CudaLongAttention.*'
+# cuDNN's attention compiles its kernels for seconds each.
+attention_tests='CudaLongAttention.*:CudaFusedAttention.*'
 
 stage_nccl_probe() {
   local probe

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/device/library_versions.h"
+#include "kernels/cuda/libraries/attention_graph.h"
 #include "kernels/cuda/libraries/convolution_graph.h"
 #include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
@@ -256,6 +259,67 @@ TEST(CudaLibraries, CudnnTakesTheDescriptionsOfConvolutions) {
             spec.bias = bias;
             EXPECT_EQ(describe_convolution(spec, "conv1").size(), bias ? 2u : 1u);
           }
+}
+
+TEST(CudaLibraries, CudnnTakesTheDescriptionsOfAttention) {
+  LOCKSTEP_NEEDS(cudnn_name());
+  for (const auto pass : {AttentionPass::forward, AttentionPass::backward})
+    for (const bool causal : {false, true})
+      for (const std::int64_t depth : {8, 64, 128, 256}) {
+        const FusedAttentionSpec spec{.pass = pass,
+                                      .samples = 4,
+                                      .tokens = 4096,
+                                      .heads = 12,
+                                      .depth = depth,
+                                      .causal = causal};
+        // A causal one hides by two indices, their comparison and a choice.
+        const std::size_t operations = pass == AttentionPass::forward ? 10 : 17;
+        EXPECT_EQ(describe_attention(spec, cut_of(spec), "h.0.attn").size(),
+                  operations + (causal ? 4 : 0));
+      }
+  EXPECT_GE(cudnn_number(), 90000);
+}
+
+TEST(CudaLibraries, AttentionIsCutWhereItsWorkspaceWouldBeTooLarge) {
+  FusedAttentionSpec spec{
+      .pass = AttentionPass::backward, .samples = 64, .tokens = 1024, .heads = 12, .depth = 64};
+  const auto cut = [&] { return std::pair(cut_of(spec).samples, cut_of(spec).heads); };
+  EXPECT_THAT(cut(), Pair(8, 12));  // of 10 that would fit, as it divides 64
+  spec.tokens = 1000;               // as 1,024
+  EXPECT_THAT(cut(), Pair(8, 12));
+  spec.tokens = 1001;  // whose rows of lse do not begin at multiples of 16 bytes
+  EXPECT_THAT(cut(), Pair(64, 12));
+  spec.tokens = 4096;
+  EXPECT_THAT(cut(), Pair(1, 6));
+  spec.tokens = 65536;
+  EXPECT_THAT(cut(), Pair(1, 1));
+  spec.tokens = 128;
+  EXPECT_THAT(cut(), Pair(64, 12));
+  spec.tokens = 4096;
+  spec.pass = AttentionPass::forward;
+  EXPECT_THAT(cut(), Pair(64, 12));
+}
+
+TEST(CudaLibraries, AttentionThatCudnnComputesWronglyIsNotAskedFor) {
+  const FusedAttentionSpec usual{
+      .pass = AttentionPass::backward, .samples = 1, .tokens = 1024, .heads = 2, .depth = 64};
+  EXPECT_EQ(why_not_attention(usual, 90100), "");
+  EXPECT_THAT(why_not_attention(usual, 91000), HasSubstr("9.10.0"));
+  EXPECT_THAT(why_not_attention(usual, 91001), HasSubstr("9.10.1"));
+  EXPECT_EQ(why_not_attention(usual, 91002), "");
+  FusedAttentionSpec odd = usual;
+  odd.tokens = 1000;
+  EXPECT_THAT(why_not_attention(odd, 91500), HasSubstr("1000 tokens"));
+  EXPECT_EQ(why_not_attention(odd, 91501), "");
+  odd.pass = AttentionPass::forward;
+  EXPECT_EQ(why_not_attention(odd, 91500), "");
+  odd.depth = 20;
+  EXPECT_THAT(why_not_attention(odd, 91900), HasSubstr("20 columns"));
+  odd = usual;
+  odd.tokens = 1;
+  EXPECT_EQ(why_not_attention(odd, 91900), "a single token");
+  EXPECT_TRUE(std::isinf(hidden_score(91900)));
+  EXPECT_EQ(hidden_score(90900), std::numeric_limits<float>::lowest());
 }
 
 TEST(CudaLibraries, CublasLtTakesTheDescriptionsOfProducts) {

@@ -259,5 +259,17 @@ TEST(AlgorithmKey, SaysAllThatAConvolutionIs) {
   EXPECT_EQ(keys.size(), specs.size());
 }
 
+TEST(AlgorithmKey, SaysAllThatAnAttentionIs) {
+  const cuda::FusedAttentionSpec plain{};
+  std::vector<cuda::FusedAttentionSpec> specs(7, plain);
+  specs[1].pass = cuda::AttentionPass::backward;
+  specs[2].samples = specs[3].tokens = specs[4].heads = specs[5].depth = 7;
+  specs[6].causal = true;
+  cuda::Device device;
+  std::set<std::string> keys;
+  for (const auto& spec : specs) keys.insert(algorithm_key(device, spec));
+  EXPECT_EQ(keys.size(), specs.size());
+}
+
 }  // namespace
 }  // namespace lockstep::test

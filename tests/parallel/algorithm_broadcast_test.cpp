@@ -135,6 +135,31 @@ TEST(SharedChoices, TimedOnesAreRank0s) {
   EXPECT_EQ(train_together(run, {.fastest = 1}, {.fastest = 0}).weights_sha256, expected);
 }
 
+/// In bf16 without dropout, for which the library has an attention.
+testing::SmallRun small_transformer() {
+  testing::SmallRun run = testing::small_gpt();
+  run.model = nn::make_model(
+      {.name = "gpt", .outputs = 31, .layers = 1, .heads = 2, .width = 32, .context = 16});
+  run.options.precision = Precision::bf16;
+  return run;
+}
+
+TEST(SharedChoices, ALibrarysAttentionIsTakenByAllRanksOrByNone) {
+  testing::SmallRun run = small_transformer();
+  const std::string own = train_alone(run, {.attention = {}}).weights_sha256;
+  EXPECT_EQ(train_alone(run, {}).weights_sha256, own);
+  run.options.algorithms = Algorithms::timed;
+  const std::string librarys = train_alone(run, {}).weights_sha256;
+  ASSERT_NE(librarys, own);
+  EXPECT_EQ(train_together(run, {}, {}).weights_sha256, librarys);
+  using Offers = std::vector<cuda::EmulatedOffer>;
+  EXPECT_EQ(train_together(run, {.attention = Offers{cuda::EmulatedOffer::unsteady}}, {})
+                .weights_sha256,
+            own);
+  EXPECT_THAT(error_of([&] { train_together(run, {}, {.attention = {}}); }),
+              AllOf(StartsWith("on rank 1: attention"), HasSubstr("rank 0 chose kernel 0 for it")));
+}
+
 TEST(SharedChoices, AResumedRunKeepsThoseOfItsCheckpoint) {
   const testing::SharedFolder folder;
   testing::SmallRun run = small_run();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "core/ops/attention.h"
+#include "kernels/cuda/attention/attention_choice.h"
 #include "kernels/cuda/attention/attention_mma.cuh"
 #include "kernels/cuda/attention/attention_parts.cuh"
 #include "kernels/cuda/bound_kernel.h"
@@ -163,8 +164,15 @@ class AttentionKernel final : public BoundKernel {
       : BoundKernel(device),
         shape_(op.attrs(), spec.inputs[0], Pack<T>::kElems),
         rate_(op.attrs().dropout),
-        path_(spec.path) {
-    if (!(std::is_same_v<T, Bf16> && fits_mma(shape_)))
+        path_(spec.path),
+        fused_(choose_attention(
+            device,
+            spec,
+            op.attrs(),
+            {.run = [this](const FusedAttentionArguments& a) {
+              start({static_cast<const T*>(a.qkv), static_cast<T*>(a.y), a.lse}, NoDropout{});
+            }})) {
+    if (!fused_ && !(std::is_same_v<T, Bf16> && fits_mma(shape_)))
       device.algorithms->note_slow(
           fmt::format("{} {}", name_of(spec.op.kind()), spec.path),
           fmt::format("attention and its gradient by fp32 multiply-adds, far slower than on tensor "
@@ -176,30 +184,40 @@ class AttentionKernel final : public BoundKernel {
                       shape_.depth));
   }
 
+  std::size_t workspace_bytes() const override { return fused_ ? fused_->workspace_bytes() : 0; }
+
   void run(const RunState& state) override {
-    with_dropout(rate_, path_, state, [&](const auto& dropout) {
-      if constexpr (std::is_same_v<T, Bf16>)
-        if (fits_mma(shape_)) {
-          start_attention_mma(
-              AttentionMmaArgs{input<T>(0), output<T>(0), output(1)}, shape_, dropout, stream());
-          return;
-        }
-      with_slices(shape_.slices(), [&](auto slices) {
-        launch("attention",
-               shape_.launch_shape(),
-               stream(),
-               attention_kernel<T, slices, std::decay_t<decltype(dropout)>>,
-               AttentionArgs<T>{input<T>(0), output<T>(0), output(1)},
-               shape_,
-               dropout);
-      });
-    });
+    const AttentionArgs<T> args{input<T>(0), output<T>(0), output(1)};
+    if (fused_)
+      return fused_->run(
+          {.qkv = args.qkv, .y = args.y, .lse = args.lse, .workspace = workspace<void>()});
+    with_dropout(rate_, path_, state, [&](const auto& dropout) { start(args, dropout); });
   }
 
  private:
+  template <typename Dropout>
+  void start(const AttentionArgs<T>& args, const Dropout& dropout) const {
+    if constexpr (std::is_same_v<T, Bf16>)
+      if (fits_mma(shape_)) {
+        start_attention_mma(
+            AttentionMmaArgs{args.qkv, args.y, args.lse}, shape_, dropout, stream());
+        return;
+      }
+    with_slices(shape_.slices(), [&](auto slices) {
+      launch("attention",
+             shape_.launch_shape(),
+             stream(),
+             attention_kernel<T, slices, Dropout>,
+             args,
+             shape_,
+             dropout);
+    });
+  }
+
   AttentionShape shape_;
   float rate_;
   std::string path_;
+  std::unique_ptr<FusedAttention> fused_;  ///< null: the own kernels run
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention.h"
+#include "kernels/cuda/attention/attention_choice.h"
 #include "kernels/cuda/attention/attention_bwd_mma.cuh"
 #include "kernels/cuda/attention/attention_parts.cuh"
 #include "kernels/cuda/bound_kernel.h"
@@ -223,9 +224,24 @@ class AttentionBwdKernel final : public BoundKernel {
       : BoundKernel(device),
         shape_(op.attrs(), spec.inputs[0], Pack<T>::kElems),
         rate_(op.attrs().dropout),
-        path_(spec.path) {}
+        path_(spec.path),
+        fused_(choose_attention(device,
+                                spec,
+                                op.attrs(),
+                                {.run = [this](const FusedAttentionArguments& a) {
+                                   start({.qkv = static_cast<const T*>(a.qkv),
+                                          .y = static_cast<const T*>(a.y),
+                                          .dy = static_cast<const T*>(a.dy),
+                                          .lse = a.lse,
+                                          .dqkv = static_cast<T*>(a.dqkv),
+                                          .deltas = static_cast<float*>(a.workspace)},
+                                         NoDropout{});
+                                 },
+                                 .workspace_bytes = deltas_bytes()})) {}
 
-  std::size_t workspace_bytes() const override { return std::size_t(rows()) * sizeof(float); }
+  std::size_t workspace_bytes() const override {
+    return fused_ ? fused_->workspace_bytes() : deltas_bytes();
+  }
 
   void run(const RunState& state) override {
     const AttentionBwdArgs<T> args{.qkv = input<T>(0),
@@ -234,45 +250,56 @@ class AttentionBwdKernel final : public BoundKernel {
                                    .lse = input(3),
                                    .dqkv = output<T>(0),
                                    .deltas = workspace<float>()};
+    if (fused_)
+      return fused_->run({.qkv = args.qkv,
+                          .y = const_cast<T*>(args.y),
+                          .lse = const_cast<float*>(args.lse),
+                          .dy = args.dy,
+                          .dqkv = args.dqkv,
+                          .workspace = workspace<void>()});
+    with_dropout(rate_, path_, state, [&](const auto& dropout) { start(args, dropout); });
+  }
+
+ private:
+  std::int64_t rows() const { return shape_.samples * shape_.heads * shape_.tokens; }
+  std::size_t deltas_bytes() const { return std::size_t(rows()) * sizeof(float); }
+
+  template <typename Dropout>
+  void start(const AttentionBwdArgs<T>& args, const Dropout& dropout) const {
     launch("attention_bwd deltas",
            {.grid = dim3(unsigned(ceil_div(rows() * kDeltaThreads, kBlock)))},
            stream(),
            deltas_kernel<T>,
            args,
            shape_);
-    with_dropout(rate_, path_, state, [&](const auto& dropout) {
-      using Dropout = std::decay_t<decltype(dropout)>;
-      if constexpr (std::is_same_v<T, Bf16>)
-        if (fits_mma(shape_)) {
-          start_attention_bwd_mma(
-              {args.qkv, args.dy, args.lse, args.deltas, args.dqkv}, shape_, dropout, stream());
-          return;
-        }
-      with_slices(shape_.slices(), [&](auto slices) {
-        launch("attention_bwd keys",
-               shape_.launch_shape(),
-               stream(),
-               attention_bwd_keys_kernel<T, slices, Dropout>,
-               args,
-               shape_,
-               dropout);
-        launch("attention_bwd queries",
-               shape_.launch_shape(),
-               stream(),
-               attention_bwd_queries_kernel<T, slices, Dropout>,
-               args,
-               shape_,
-               dropout);
-      });
+    if constexpr (std::is_same_v<T, Bf16>)
+      if (fits_mma(shape_)) {
+        start_attention_bwd_mma(
+            {args.qkv, args.dy, args.lse, args.deltas, args.dqkv}, shape_, dropout, stream());
+        return;
+      }
+    with_slices(shape_.slices(), [&](auto slices) {
+      launch("attention_bwd keys",
+             shape_.launch_shape(),
+             stream(),
+             attention_bwd_keys_kernel<T, slices, Dropout>,
+             args,
+             shape_,
+             dropout);
+      launch("attention_bwd queries",
+             shape_.launch_shape(),
+             stream(),
+             attention_bwd_queries_kernel<T, slices, Dropout>,
+             args,
+             shape_,
+             dropout);
     });
   }
-
- private:
-  std::int64_t rows() const { return shape_.samples * shape_.heads * shape_.tokens; }
 
   AttentionShape shape_;
   float rate_;
   std::string path_;
+  std::unique_ptr<FusedAttention> fused_;  ///< null: the own kernels run
 };
 
 }  // namespace

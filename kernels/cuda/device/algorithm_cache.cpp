@@ -20,6 +20,22 @@ std::string take_until(std::string_view& text, char end) {
   return field;
 }
 
+std::vector<std::string> lines_by_reason(const std::map<std::string, std::string>& reasons) {
+  constexpr std::size_t kMaxNamed = 4;
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const auto& [what, why] : reasons) by_reason[why].push_back(what);
+  std::vector<std::string> lines;
+  for (auto& [why, operators] : by_reason) {
+    const std::size_t all = operators.size();
+    operators.resize(std::min(all, kMaxNamed));
+    lines.push_back(fmt::format("{}{}: {}",
+                                fmt::join(operators, ", "),
+                                all > kMaxNamed ? fmt::format(" and {} more", all - kMaxNamed) : "",
+                                why));
+  }
+  return lines;
+}
+
 std::string on_one_line(std::string text) {
   for (char& c : text)
     if (c == kFieldEnd || c == kLineEnd) c = ' ';
@@ -45,20 +61,10 @@ void AlgorithmCache::note_slow(const std::string& what, const std::string& why) 
   slow_.emplace(what, why);
 }
 
-std::vector<std::string> AlgorithmCache::notices() const {
-  constexpr std::size_t kMaxNamed = 4;
-  std::map<std::string, std::vector<std::string>> by_reason;
-  for (const auto& [what, why] : slow_) by_reason[why].push_back(what);
-  std::vector<std::string> lines;
-  for (auto& [why, operators] : by_reason) {
-    const std::size_t all = operators.size();
-    operators.resize(std::min(all, kMaxNamed));
-    lines.push_back(fmt::format("{}{}: {}",
-                                fmt::join(operators, ", "),
-                                all > kMaxNamed ? fmt::format(" and {} more", all - kMaxNamed) : "",
-                                why));
-  }
-  return lines;
+std::vector<std::string> AlgorithmCache::notices() const { return lines_by_reason(slow_); }
+
+void AlgorithmCache::note_rejected(const std::string& what, const std::string& why) {
+  rejected_.emplace(what, why);
 }
 
 void AlgorithmCache::note_timed(double seconds) {
@@ -67,12 +73,15 @@ void AlgorithmCache::note_timed(double seconds) {
 }
 
 std::string AlgorithmCache::timing_note() const {
-  if (timed_ == 0) return {};
-  return fmt::format(
-      "{} operators timed in {:.1f} s; {} run another algorithm than the heuristic's",
-      timed_,
-      timing_s_,
-      other_choices_);
+  std::vector<std::string> lines = lines_by_reason(rejected_);
+  if (timed_ > 0)
+    lines.insert(
+        lines.begin(),
+        fmt::format("{} operators timed in {:.1f} s; {} run another algorithm than the heuristic's",
+                    timed_,
+                    timing_s_,
+                    other_choices_));
+  return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
 AlgorithmTimer::~AlgorithmTimer() {
@@ -95,6 +104,7 @@ void AlgorithmCache::replace(std::string_view text) {
     read[key] = {algorithm, take_until(text, kLineEnd)};
   }
   choices_ = std::move(read);
+  built_.clear();
 }
 
 }  // namespace lockstep::cuda

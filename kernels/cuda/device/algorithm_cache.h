@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,12 +50,23 @@ class AlgorithmCache {
   /// A line for the operators of each reason.
   std::vector<std::string> notices() const;
 
+  /// A library's kernel that a timing did not take in the place of an own one, and why. Once for
+  /// each operator that was timed.
+  void note_rejected(const std::string& what, const std::string& why);
+
   /// Rank 0 timed the algorithms of an operator, for so long; and another than the heuristic's
   /// favourite won.
   void note_timed(double seconds);
   void note_other_choice() { ++other_choices_; }
-  /// "34 operators timed in 12.3 s; 5 run another algorithm than the heuristic's"; empty: none.
+  /// "34 operators timed in 12.3 s; 5 run another algorithm than the heuristic's", and a line for
+  /// the operators of each reason why a kernel was rejected; empty: none.
   std::string timing_note() const;
+
+  /// What a library made of the choice for `key`, where that takes it seconds: empty at first, then
+  /// shared by all kernels of that key. Forgotten with the choices.
+  std::shared_ptr<const void>& built(const std::string& key) { return built_[key]; }
+  /// Before what it was built on goes.
+  void forget_built() { built_.clear(); }
 
   /// A line for each key, sorted.
   std::string to_text() const;
@@ -63,7 +75,8 @@ class AlgorithmCache {
 
  private:
   std::map<std::string, AlgorithmChoice> choices_;
-  std::map<std::string, std::string> slow_;  // why, by operator
+  std::map<std::string, std::shared_ptr<const void>> built_;
+  std::map<std::string, std::string> slow_, rejected_;  // why, by operator
   int timed_ = 0, other_choices_ = 0;
   double timing_s_ = 0;
 };

@@ -78,6 +78,16 @@ std::string algorithm_key(const Device& device, const ConvolutionSpec& spec) {
       tf32_text(device, spec.type));
 }
 
+std::string algorithm_key(const Device&, const FusedAttentionSpec& spec) {
+  return fmt::format("attention {} {}x{} heads {} of {} bf16{}",
+                     spec.pass == AttentionPass::forward ? "forward" : "backward",
+                     spec.samples,
+                     spec.tokens,
+                     spec.heads,
+                     spec.depth,
+                     spec.causal ? ", causal" : "");
+}
+
 void throw_cannot_follow(const std::string& what,
                          const std::string& algorithm,
                          const std::string& why) {

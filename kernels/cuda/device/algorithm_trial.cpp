@@ -9,6 +9,7 @@ namespace lockstep::cuda {
 
 TrialResult try_candidates(std::size_t count, CandidateRunner& runner) {
   TrialResult result;
+  result.medians.resize(count);
   std::vector<std::size_t> left;
   for (std::size_t candidate = 0; candidate < count; ++candidate) {
     try {
@@ -24,6 +25,7 @@ TrialResult try_candidates(std::size_t count, CandidateRunner& runner) {
   for (std::size_t i = 0; i < left.size(); ++i) {
     const auto middle = seconds[i].begin() + kTrialRounds / 2;
     std::ranges::nth_element(seconds[i], middle);
+    result.medians[left[i]] = *middle;
     // Only the first has an advantage.
     const double needed =
         result.fastest == left[0] ? result.seconds * (1 - kTrialMargin) : result.seconds;

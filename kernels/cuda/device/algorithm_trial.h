@@ -23,6 +23,7 @@ struct TrialResult {
   std::optional<std::size_t> fastest;  ///< nothing: no candidate is left
   double seconds = 0;                  ///< the median of the fastest
   std::vector<std::size_t> nondeterministic, refused;
+  std::vector<double> medians;  ///< of each candidate, in seconds; 0: it is out
 };
 
 /// Times `count` candidates, the library's favourite first. Each runs twice, and one that stores

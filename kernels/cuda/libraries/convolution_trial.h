@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/convolution/convolution.h"
 #include "kernels/cuda/device/algorithm_trial.h"
-#include "kernels/cuda/libraries/trial_memory.h"
+#include "kernels/cuda/device/trial_memory.h"
 
 namespace lockstep::cuda {
 

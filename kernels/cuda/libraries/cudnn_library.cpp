@@ -127,6 +127,12 @@ const Cudnn& cudnn() {
   return functions;
 }
 
+int cudnn_number() {
+  const Cudnn& library = cudnn();
+  return 10000 * version_part(library, MAJOR_VERSION) + 100 * version_part(library, MINOR_VERSION) +
+         version_part(library, PATCH_LEVEL);
+}
+
 std::string cudnn_version() {
   const Cudnn& library = cudnn();
   return fmt::format("{}.{}.{}",

@@ -45,6 +45,8 @@ const DynamicLibrary& cudnn_file();
 
 /// "9.19.0"
 std::string cudnn_version();
+/// 91900 for 9.19.0
+int cudnn_number();
 
 /// NVRTC, by which cuDNN compiles some kernels while the program runs, and which cudnn() opens for
 /// it.

@@ -13,8 +13,6 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr std::int64_t kMaxPlanWorkspace = std::int64_t(256) << 20;
-
 /// A proposal whose engine is not looked at again once its choice is read.
 struct Proposal {
   CudnnChoice choice;
@@ -145,25 +143,23 @@ Attempt build(cudnnHandle_t handle,
 
 }  // namespace
 
-ChosenPlan choose_plan(cudnnHandle_t handle,
+PlanOffers offer_plans(cudnnHandle_t handle,
                        const std::vector<CudnnDescriptor>& operations,
                        bool rounded_factors,
                        const std::string& what,
-                       const PlanTrial& trial) {
-  const auto none = [](std::string why) {
-    return ChosenPlan{{}, {.text = "", .why_none = std::move(why)}};
-  };
+                       std::size_t most) {
+  PlanOffers offers;
   const auto graph = graph_of(handle, operations, what);
-  if (!graph) return none("cuDNN does not support it");
+  if (!graph) {
+    offers.why_none = "cuDNN does not support it";
+    return offers;
+  }
   int seen = 0, unacceptable = 0;
   std::string why_not;  // the first, of the fastest
-  std::vector<CudnnPlan> plans;
-  std::vector<std::string> texts;
-  const std::size_t most = trial ? kTriedPlans : 1;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (!plans.empty()) break;  // what is slow needs no trial
+    if (!offers.plans.empty()) break;  // what is slow needs no trial
     for (Proposal& proposal : proposals(*graph, mode, what)) {
-      if (plans.size() == most) break;
+      if (offers.plans.size() == most) break;
       ++seen;
       if (!is_acceptable(proposal.notes, rounded_factors)) {
         ++unacceptable;
@@ -174,19 +170,34 @@ ChosenPlan choose_plan(cudnnHandle_t handle,
         attempt = {{}, fmt::format("it wants {} bytes", attempt.plan->workspace_bytes)};
       if (attempt.plan) {
         proposal.choice.workspace_bytes = std::int64_t(attempt.plan->workspace_bytes);
-        plans.push_back(std::move(*attempt.plan));
-        texts.push_back(to_text(proposal.choice));
+        offers.plans.push_back(std::move(*attempt.plan));
+        offers.texts.push_back(to_text(proposal.choice));
       } else if (why_not.empty()) {
         why_not = fmt::format("; engine {}: {}", proposal.choice.engine, attempt.why_not);
       }
     }
   }
-  if (plans.empty())
-    return none(fmt::format(
-        "of its {} proposals, {} would not keep bits or rounding{}", seen, unacceptable, why_not));
-  const std::optional<std::size_t> chosen = trial ? trial(plans) : 0;
-  if (!chosen) return none(fmt::format("{} plans store other bits in a second run", plans.size()));
-  return {std::move(plans[*chosen]), {.text = texts[*chosen], .why_none = ""}};
+  if (offers.plans.empty())
+    offers.why_none = fmt::format(
+        "of its {} proposals, {} would not keep bits or rounding{}", seen, unacceptable, why_not);
+  return offers;
+}
+
+ChosenPlan choose_plan(cudnnHandle_t handle,
+                       const std::vector<CudnnDescriptor>& operations,
+                       bool rounded_factors,
+                       const std::string& what,
+                       const PlanTrial& trial) {
+  const auto none = [](std::string why) {
+    return ChosenPlan{{}, {.text = "", .why_none = std::move(why)}};
+  };
+  PlanOffers offers =
+      offer_plans(handle, operations, rounded_factors, what, trial ? kTriedPlans : 1);
+  if (offers.plans.empty()) return none(std::move(offers.why_none));
+  const std::optional<std::size_t> chosen = trial ? trial(offers.plans) : 0;
+  if (!chosen)
+    return none(fmt::format("{} plans store other bits in a second run", offers.plans.size()));
+  return {std::move(offers.plans[*chosen]), {.text = offers.texts[*chosen], .why_none = ""}};
 }
 
 CudnnPlan build_plan(cudnnHandle_t handle,

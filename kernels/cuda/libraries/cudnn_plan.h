@@ -24,11 +24,27 @@ struct ChosenPlan {
   AlgorithmChoice choice;
 };
 
+/// No plan may want more workspace.
+inline constexpr std::int64_t kMaxPlanWorkspace = std::int64_t(256) << 20;
+
+/// Plans in cuDNN's order of expected speed, and the CudnnChoice that each stands for.
+struct PlanOffers {
+  std::vector<CudnnPlan> plans;
+  std::vector<std::string> texts;
+  std::string why_none;  ///< where there is none
+};
+
+/// The first `most` that can be had and are acceptable (is_acceptable()).
+PlanOffers offer_plans(cudnnHandle_t handle,
+                       const std::vector<CudnnDescriptor>& operations,
+                       bool rounded_factors,
+                       const std::string& what,
+                       std::size_t most);
+
 /// Chooses among plans, cuDNN's favourite first: its index, or nothing where none will do.
 using PlanTrial = std::function<std::optional<std::size_t>(std::span<const CudnnPlan> plans)>;
 
-/// The first in cuDNN's order of expected speed that can be had and is_acceptable(); with a `trial`
-/// the one that it chooses among the first kTriedPlans of those.
+/// The first of offer_plans(); with a `trial` the one that it chooses among the first kTriedPlans of those.
 ChosenPlan choose_plan(cudnnHandle_t handle,
                        const std::vector<CudnnDescriptor>& operations,
                        bool rounded_factors,

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/device/cuda_check.h"
-#include "kernels/cuda/libraries/trial_memory.h"
+#include "kernels/cuda/device/trial_memory.h"
 #include "kernels/cuda/linear/matrix_product.h"
 
 namespace lockstep::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/libraries/trial_memory.h"
+#include "kernels/cuda/device/trial_memory.h"
 
 #include <algorithm>
 #include <bit>
