@@ -63,7 +63,8 @@ class CudnnPlans : public ::testing::Test {
                                        const FusedAttentionSpec& spec) {
     const std::string what = "h.0.attn", json = json_of(properties);
     CudnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, what);
-    device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, json.size(), json.data());
+    device.set(
+        CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, json.size(), json.data());
     device.finalize();
     CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, what);
     std::vector<cudnnBackendDescriptor_t> listed;
@@ -102,7 +103,8 @@ class CudnnPlans : public ::testing::Test {
       if (!is_acceptable(notes, /*rounded_factors=*/true)) continue;
       CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR, what);
       engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
-      engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, proposed.get_int64(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+      engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
+                 proposed.get_int64(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
       engine.set(CUDNN_ATTR_ENGINE_DEVICEPROP, device);
       if (engine.finalize_or_reason().empty()) result.push_back(engine);
     }

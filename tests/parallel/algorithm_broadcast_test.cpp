@@ -153,9 +153,9 @@ TEST(SharedChoices, ALibrarysAttentionIsTakenByAllRanksOrByNone) {
   ASSERT_NE(librarys, own);
   EXPECT_EQ(train_together(run, {}, {}).weights_sha256, librarys);
   using Offers = std::vector<cuda::EmulatedOffer>;
-  EXPECT_EQ(train_together(run, {.attention = Offers{cuda::EmulatedOffer::unsteady}}, {})
-                .weights_sha256,
-            own);
+  EXPECT_EQ(
+      train_together(run, {.attention = Offers{cuda::EmulatedOffer::unsteady}}, {}).weights_sha256,
+      own);
   EXPECT_THAT(error_of([&] { train_together(run, {}, {.attention = {}}); }),
               AllOf(StartsWith("on rank 1: attention"), HasSubstr("rank 0 chose kernel 0 for it")));
 }

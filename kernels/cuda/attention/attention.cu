@@ -165,13 +165,7 @@ class AttentionKernel final : public BoundKernel {
         shape_(op.attrs(), spec.inputs[0], Pack<T>::kElems),
         rate_(op.attrs().dropout),
         path_(spec.path),
-        fused_(choose_attention(
-            device,
-            spec,
-            op.attrs(),
-            {.run = [this](const FusedAttentionArguments& a) {
-              start({static_cast<const T*>(a.qkv), static_cast<T*>(a.y), a.lse}, NoDropout{});
-            }})) {
+        fused_(choose_attention(device, spec, op.attrs(), own())) {
     if (!fused_ && !(std::is_same_v<T, Bf16> && fits_mma(shape_)))
       device.algorithms->note_slow(
           fmt::format("{} {}", name_of(spec.op.kind()), spec.path),
@@ -188,13 +182,23 @@ class AttentionKernel final : public BoundKernel {
 
   void run(const RunState& state) override {
     const AttentionArgs<T> args{input<T>(0), output<T>(0), output(1)};
-    if (fused_)
-      return fused_->run(
-          {.qkv = args.qkv, .y = args.y, .lse = args.lse, .workspace = workspace<void>()});
+    if (fused_) {
+      fused_->run(
+          FusedAttentionArguments{args.qkv, args.y, args.lse, nullptr, nullptr, workspace<void>()});
+      return;
+    }
     with_dropout(rate_, path_, state, [&](const auto& dropout) { start(args, dropout); });
   }
 
  private:
+  OwnAttention own() const {
+    return {[this](const FusedAttentionArguments& a) {
+              start(AttentionArgs<T>{static_cast<const T*>(a.qkv), static_cast<T*>(a.y), a.lse},
+                    NoDropout{});
+            },
+            0};
+  }
+
   template <typename Dropout>
   void start(const AttentionArgs<T>& args, const Dropout& dropout) const {
     if constexpr (std::is_same_v<T, Bf16>)

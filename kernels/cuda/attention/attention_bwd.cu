@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/attention.h"
-#include "kernels/cuda/attention/attention_choice.h"
 #include "kernels/cuda/attention/attention_bwd_mma.cuh"
+#include "kernels/cuda/attention/attention_choice.h"
 #include "kernels/cuda/attention/attention_parts.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
@@ -225,19 +225,7 @@ class AttentionBwdKernel final : public BoundKernel {
         shape_(op.attrs(), spec.inputs[0], Pack<T>::kElems),
         rate_(op.attrs().dropout),
         path_(spec.path),
-        fused_(choose_attention(device,
-                                spec,
-                                op.attrs(),
-                                {.run = [this](const FusedAttentionArguments& a) {
-                                   start({.qkv = static_cast<const T*>(a.qkv),
-                                          .y = static_cast<const T*>(a.y),
-                                          .dy = static_cast<const T*>(a.dy),
-                                          .lse = a.lse,
-                                          .dqkv = static_cast<T*>(a.dqkv),
-                                          .deltas = static_cast<float*>(a.workspace)},
-                                         NoDropout{});
-                                 },
-                                 .workspace_bytes = deltas_bytes()})) {}
+        fused_(choose_attention(device, spec, op.attrs(), own())) {}
 
   std::size_t workspace_bytes() const override {
     return fused_ ? fused_->workspace_bytes() : deltas_bytes();
@@ -250,19 +238,34 @@ class AttentionBwdKernel final : public BoundKernel {
                                    .lse = input(3),
                                    .dqkv = output<T>(0),
                                    .deltas = workspace<float>()};
-    if (fused_)
-      return fused_->run({.qkv = args.qkv,
-                          .y = const_cast<T*>(args.y),
-                          .lse = const_cast<float*>(args.lse),
-                          .dy = args.dy,
-                          .dqkv = args.dqkv,
-                          .workspace = workspace<void>()});
+    if (fused_) {
+      fused_->run(FusedAttentionArguments{args.qkv,
+                                          const_cast<T*>(args.y),
+                                          const_cast<float*>(args.lse),
+                                          args.dy,
+                                          args.dqkv,
+                                          workspace<void>()});
+      return;
+    }
     with_dropout(rate_, path_, state, [&](const auto& dropout) { start(args, dropout); });
   }
 
  private:
   std::int64_t rows() const { return shape_.samples * shape_.heads * shape_.tokens; }
   std::size_t deltas_bytes() const { return std::size_t(rows()) * sizeof(float); }
+
+  OwnAttention own() const {
+    return {[this](const FusedAttentionArguments& a) {
+              start(AttentionBwdArgs<T>{static_cast<const T*>(a.qkv),
+                                        static_cast<const T*>(a.y),
+                                        static_cast<const T*>(a.dy),
+                                        a.lse,
+                                        static_cast<T*>(a.dqkv),
+                                        static_cast<float*>(a.workspace)},
+                    NoDropout{});
+            },
+            deltas_bytes()};
+  }
 
   template <typename Dropout>
   void start(const AttentionBwdArgs<T>& args, const Dropout& dropout) const {

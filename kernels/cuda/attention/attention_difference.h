@@ -18,15 +18,16 @@
 // round twice to bf16, by eps / 2 at most of what is rounded (eps = 2^-8): weights, or gradients of
 // scores, as factors of the second GEMM, and the result.
 //
-// The elements of a row are sums sum_j p_ij f_j of factors f of random signs, so that they, and what
-// they are off by, grow with the weights' norm w = sqrt(sum_j p_ij^2) and the factors' root mean
-// square r:
+// The elements of a row are sums sum_j p_ij f_j of factors f of random signs, so that they, and
+// what they are off by, grow with the weights' norm w = sqrt(sum_j p_ij^2) and the factors' root
+// mean square r:
 //   - One row: two kernels round twice by eps / 2 each, so by 2 eps in all. An element may be eight
 //     standard deviations large, which one in 10^15 exceeds, and its largest weights twice n_i^-1
 //     (e^(2/3)): 2 * 8 * 2 eps r w = 32 eps r w.
 //   - A whole tensor: errors of random signs add like the sums themselves, so that the L2 norm of
 //     the difference is 2 eps of the tensor's at most.
-//   - lse stays fp32. A weight moves by what lse is off, which is granted a quarter of what rounding
+//   - lse stays fp32. A weight moves by what lse is off, which is granted a quarter of what
+//   rounding
 //     the weight to bf16 costs: eps / 8.
 //
 // r is that of v, and of dy in dv: 1 / sqrt(3). Of dq and dk, f = (dy_i . v_j - dy_i . y_i) k_j /

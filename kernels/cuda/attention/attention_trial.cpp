@@ -23,8 +23,10 @@ std::size_t result_bytes(const FusedAttentionSpec& spec) {
 
 template <typename T>
 void copy_to_host(std::vector<T>& to, const TrialMemory& from, std::size_t first) {
-  check(cudaMemcpy(
-            to.data(), from.data() + first * sizeof(T), to.size() * sizeof(T), cudaMemcpyDeviceToHost),
+  check(cudaMemcpy(to.data(),
+                   from.data() + first * sizeof(T),
+                   to.size() * sizeof(T),
+                   cudaMemcpyDeviceToHost),
         kTrial);
 }
 
@@ -49,8 +51,8 @@ std::size_t AttentionTrial::workspace_bytes(
 
 bool AttentionTrial::fits(const FusedAttentionSpec& spec, std::size_t workspace_bytes) {
   const std::size_t gradients = is_forward(spec) ? 0 : spec.y_bytes() + spec.qkv_bytes();
-  return spec.qkv_bytes() + spec.y_bytes() + 2 * spec.lse_bytes() + gradients +
-             result_bytes(spec) + workspace_bytes <=
+  return spec.qkv_bytes() + spec.y_bytes() + 2 * spec.lse_bytes() + gradients + result_bytes(spec) +
+             workspace_bytes <=
          free_device_bytes() / 2;
 }
 
@@ -77,10 +79,11 @@ AttentionTrial::AttentionTrial(const Device& device,
                  .dqkv = dqkv_.data(),
                  .workspace = workspace_.data()},
       why_refused_(1 + others.size()) {
-  qkv_.fill(DType::bf16);
+  // Each another: dy . y is to be a sum of random signs.
+  qkv_.fill(DType::bf16, 1);
   if (is_forward(spec)) return;
-  y_.fill(DType::bf16);
-  dy_.fill(DType::bf16);
+  y_.fill(DType::bf16, 2);
+  dy_.fill(DType::bf16, 3);
   fill_lse(spec, lse_);
 }
 
@@ -104,8 +107,7 @@ std::uint64_t AttentionTrial::result_hash(std::size_t candidate) {
     std::uint64_t hash = device_hash(device_, result, result.bytes());
     if (forward) hash ^= device_hash(device_, lse_, lse_.bytes());
     if (candidate == 0) {
-      check(cudaMemcpy(
-                own_result_.data(), result.data(), result.bytes(), cudaMemcpyDeviceToDevice),
+      check(cudaMemcpy(own_result_.data(), result.data(), result.bytes(), cudaMemcpyDeviceToDevice),
             kTrial);
       if (forward)
         check(cudaMemcpy(own_lse_.data(), lse_.data(), lse_.bytes(), cudaMemcpyDeviceToDevice),

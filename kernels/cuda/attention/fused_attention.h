@@ -13,9 +13,9 @@ namespace lockstep::cuda {
 
 enum class AttentionPass : std::uint8_t { forward, backward };
 
-/// Attention of bf16 without dropout, as ops::Attention and ops::AttentionBwd have it: qkv: [samples,
-/// tokens, 3, heads, depth], y and dy: [samples, tokens, heads, depth], lse: [samples, heads,
-/// tokens] f32, all without gaps. All extents >= 1.
+/// Attention of bf16 without dropout, as ops::Attention and ops::AttentionBwd have it: qkv:
+/// [samples, tokens, 3, heads, depth], y and dy: [samples, tokens, heads, depth], lse: [samples,
+/// heads, tokens] f32, all without gaps. All extents >= 1.
 struct FusedAttentionSpec {
   AttentionPass pass = AttentionPass::forward;
   std::int64_t samples = 0, tokens = 0, heads = 0;

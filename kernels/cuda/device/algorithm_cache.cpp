@@ -64,7 +64,7 @@ void AlgorithmCache::note_slow(const std::string& what, const std::string& why) 
 std::vector<std::string> AlgorithmCache::notices() const { return lines_by_reason(slow_); }
 
 void AlgorithmCache::note_rejected(const std::string& what, const std::string& why) {
-  rejected_.emplace(what, why);
+  rejected_.emplace(what, on_one_line(why));
 }
 
 void AlgorithmCache::note_timed(double seconds) {

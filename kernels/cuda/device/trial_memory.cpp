@@ -37,10 +37,10 @@ TrialMemory::TrialMemory(std::size_t bytes) : bytes_(std::max<std::size_t>(bytes
 
 TrialMemory::~TrialMemory() { cudaFree(data_); }
 
-void TrialMemory::fill(DType type) {
+void TrialMemory::fill(DType type, std::uint64_t seed) {
   constexpr std::size_t kChunk = std::size_t(1) << 20;
   std::vector<float> values(kChunk);
-  RandomStream stream(random_key(1, kMeasurement), 0);
+  RandomStream stream(random_key(seed, kMeasurement), 0);
   for (float& value : values) value = stream.uniform(-1.0f, 1.0f);
   if (type == DType::bf16) {
     // Two bf16 numbers of the upper halves.

@@ -22,9 +22,9 @@ class TrialMemory {
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   std::size_t bytes() const { return bytes_; }
-  /// With values in [-1, 1), always the same: with zeros a device needs less power, and runs faster
-  /// than it will.
-  void fill(DType type);
+  /// With values in [-1, 1), the same for a seed: with zeros a device needs less power, and runs
+  /// faster than it will.
+  void fill(DType type, std::uint64_t seed = 1);
 
  private:
   void* data_ = nullptr;

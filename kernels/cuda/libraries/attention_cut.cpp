@@ -37,7 +37,8 @@ std::string why_not_attention(const FusedAttentionSpec& spec, int number) {
   if (number == 91000 || number == 91001) return "cuDNN 9.10.0 and 9.10.1 compute it wrongly";
   if (spec.pass == AttentionPass::backward && spec.tokens % 128 != 0 && number <= 91500)
     return fmt::format(
-        "{} tokens, of which cuDNN up to 9.15.0 needs a multiple of 128 for gradients", spec.tokens);
+        "{} tokens, of which cuDNN up to 9.15.0 needs a multiple of 128 for gradients",
+        spec.tokens);
   return {};
 }
 

@@ -25,13 +25,13 @@ namespace {
 using Four = std::array<std::int64_t, 4>;
 
 /// Of a tensor, in the order samples, heads, rows, columns.
-struct Layout {
+struct TensorLayout {
   Four extents, strides;
 
-  static Layout packed(const Four& e) {
+  static TensorLayout packed(const Four& e) {
     return {e, {e[1] * e[2] * e[3], e[2] * e[3], e[3], 1}};
   }
-  Layout transposed() const {
+  TensorLayout transposed() const {
     return {{extents[0], extents[1], extents[3], extents[2]},
             {strides[0], strides[1], strides[3], strides[2]}};
   }
@@ -42,15 +42,15 @@ class GraphWriter {
  public:
   explicit GraphWriter(const std::string& what) : what_(what) {}
 
-  CudnnDescriptor stored(std::int64_t id, cudnnDataType_t type, const Layout& layout) const {
+  CudnnDescriptor stored(std::int64_t id, cudnnDataType_t type, const TensorLayout& layout) const {
     return tensor(id, type, layout, CUDNN_ATTR_TENSOR_UNIQUE_ID);
   }
   /// One f32, which lies in the host's memory.
   CudnnDescriptor by_value(std::int64_t id) const {
     return tensor(
-        id, CUDNN_DATA_FLOAT, Layout::packed({1, 1, 1, 1}), CUDNN_ATTR_TENSOR_IS_BY_VALUE);
+        id, CUDNN_DATA_FLOAT, TensorLayout::packed({1, 1, 1, 1}), CUDNN_ATTR_TENSOR_IS_BY_VALUE);
   }
-  CudnnDescriptor between(cudnnDataType_t type, const Layout& layout) {
+  CudnnDescriptor between(cudnnDataType_t type, const TensorLayout& layout) {
     return tensor(next_between_++, type, layout, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   }
 
@@ -117,7 +117,7 @@ class GraphWriter {
  private:
   CudnnDescriptor tensor(std::int64_t id,
                          cudnnDataType_t type,
-                         const Layout& layout,
+                         const TensorLayout& layout,
                          cudnnBackendAttributeName_t kind) const {
     CudnnDescriptor descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, what_);
     descriptor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
@@ -207,27 +207,27 @@ class AttentionWriter {
 
  private:
   /// Of q, k or v among the others, whose rows are `blocks` times as long as those of y.
-  Layout layout(std::int64_t blocks) const {
+  TensorLayout layout(std::int64_t blocks) const {
     const std::int64_t row = blocks * spec_.heads * spec_.depth;
     return {{part_.samples, part_.heads, spec_.tokens, spec_.depth},
             {spec_.tokens * row, spec_.depth, row, 1}};
   }
-  Layout packed_layout() const { return layout(3); }
-  Layout plain_layout() const { return layout(1); }
-  Layout square_layout() const {
-    return Layout::packed({part_.samples, part_.heads, spec_.tokens, spec_.tokens});
+  TensorLayout packed_layout() const { return layout(3); }
+  TensorLayout plain_layout() const { return layout(1); }
+  TensorLayout square_layout() const {
+    return TensorLayout::packed({part_.samples, part_.heads, spec_.tokens, spec_.tokens});
   }
-  Layout rows_layout() const {
-    return Layout::packed({part_.samples, part_.heads, spec_.tokens, 1});
+  TensorLayout rows_layout() const {
+    return TensorLayout::packed({part_.samples, part_.heads, spec_.tokens, 1});
   }
 
-  CudnnDescriptor stored(std::int64_t id, const Layout& layout) const {
+  CudnnDescriptor stored(std::int64_t id, const TensorLayout& layout) const {
     return graph_.stored(id, CUDNN_DATA_BFLOAT16, layout);
   }
   CudnnDescriptor packed(std::int64_t id) const { return stored(id, packed_layout()); }
   CudnnDescriptor plain(std::int64_t id) const { return stored(id, plain_layout()); }
   CudnnDescriptor stored_rows(std::int64_t id) const {
-    Layout layout = rows_layout();
+    TensorLayout layout = rows_layout();
     layout.strides[0] = spec_.heads * spec_.tokens;
     return graph_.stored(id, CUDNN_DATA_FLOAT, layout);
   }
@@ -258,7 +258,8 @@ class AttentionWriter {
   }
 
   CudnnDescriptor describe_deltas(const CudnnDescriptor& dy) {
-    const CudnnDescriptor products = graph_.between(CUDNN_DATA_FLOAT, Layout::packed(plain_layout().extents));
+    const CudnnDescriptor products =
+        graph_.between(CUDNN_DATA_FLOAT, TensorLayout::packed(plain_layout().extents));
     const CudnnDescriptor sums = rows(), deltas = stored_rows(kDeltas);
     graph_.pointwise(CUDNN_POINTWISE_MUL, dy, plain(kAttended), products);
     graph_.reduce(CUDNN_REDUCE_TENSOR_ADD, products, sums);

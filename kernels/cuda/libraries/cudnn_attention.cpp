@@ -40,8 +40,7 @@ class CudnnAttention final : public FusedAttention {
     check_workspace(arguments.workspace, workspace_bytes());
     if (packs_.empty() || !is_bound_to(arguments)) bind(arguments);
     for (const CudnnDescriptor& pack : packs_)
-      check(cudnn().cudnnBackendExecute(
-                built_->handle.get(), built_->plan.plan.get(), pack.get()),
+      check(cudnn().cudnnBackendExecute(built_->handle.get(), built_->plan.plan.get(), pack.get()),
             what_);
   }
 
@@ -78,7 +77,8 @@ class CudnnAttention final : public FusedAttention {
                    (sample * spec_.tokens * 3 * width + part * width + head * spec_.depth) * 2);
     };
     const auto rows = [&](const void* tensor) {
-      return moved(tensor, (sample * spec_.heads + head) * spec_.tokens * std::int64_t(sizeof(float)));
+      return moved(tensor,
+                   (sample * spec_.heads + head) * spec_.tokens * std::int64_t(sizeof(float)));
     };
     std::vector<std::pair<std::int64_t, const void*>> tensors{{kQueries, packed(a.qkv, 0)},
                                                               {kKeys, packed(a.qkv, 1)},
@@ -138,8 +138,11 @@ AttentionOffers offer_attention(const Device& device,
   if (!result.why_none.empty()) return result;
   const auto handle = cudnn_handle(device);
   try {
-    PlanOffers offers = offer_plans(
-        handle.get(), describe_attention(spec, cut_of(spec), what), /*rounded_factors=*/true, what, kTriedAttentions);
+    PlanOffers offers = offer_plans(handle.get(),
+                                    describe_attention(spec, cut_of(spec), what),
+                                    /*rounded_factors=*/true,
+                                    what,
+                                    kTriedAttentions);
     result.why_none = std::move(offers.why_none);
     result.texts = std::move(offers.texts);
     for (CudnnPlan& plan : offers.plans)
@@ -161,7 +164,8 @@ std::unique_ptr<FusedAttention> build_attention(const Device& device,
   if (!built) {
     const auto handle = cudnn_handle(device);
     built = std::make_shared<const BuiltAttention>(BuiltAttention{
-        handle, build_plan(handle.get(), describe_attention(spec, cut_of(spec), what), text, what)});
+        handle,
+        build_plan(handle.get(), describe_attention(spec, cut_of(spec), what), text, what)});
   }
   return std::make_unique<CudnnAttention>(
       std::static_pointer_cast<const BuiltAttention>(built), spec, what);

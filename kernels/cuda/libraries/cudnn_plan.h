@@ -44,7 +44,8 @@ PlanOffers offer_plans(cudnnHandle_t handle,
 /// Chooses among plans, cuDNN's favourite first: its index, or nothing where none will do.
 using PlanTrial = std::function<std::optional<std::size_t>(std::span<const CudnnPlan> plans)>;
 
-/// The first of offer_plans(); with a `trial` the one that it chooses among the first kTriedPlans of those.
+/// The first of offer_plans(); with a `trial` the one that it chooses among the first kTriedPlans
+/// of those.
 ChosenPlan choose_plan(cudnnHandle_t handle,
                        const std::vector<CudnnDescriptor>& operations,
                        bool rounded_factors,
