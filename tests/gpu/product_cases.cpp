@@ -154,8 +154,15 @@ void time_attention(Rates& rates) {
                  op,
                  {inputs...});
     };
+    const TensorType lse = f32({samples, heads, tokens});
     time("attention", ops::Attention(attrs), qkv);
-    time("attention_bwd", ops::AttentionBwd(attrs), qkv, y, y, f32({samples, heads, tokens}));
+    time("attention_bwd", ops::AttentionBwd(attrs), qkv, y, y, lse);
+    if (type != DType::bf16) continue;
+    // The own kernels against the library's: the lines of algorithms say which won, by how much.
+    rates.backend().time_algorithms(true);
+    time("attention timed", ops::Attention(attrs), qkv);
+    time("attention_bwd timed", ops::AttentionBwd(attrs), qkv, y, y, lse);
+    rates.backend().time_algorithms(false);
   }
 }
 

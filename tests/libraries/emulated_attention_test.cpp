@@ -140,7 +140,7 @@ TEST_F(CudaAttentionChoice, RejectsWhatDiffersFromTheOwnKernel) {
     expect_rejected(backward, EmulatedOffer::wrong_last_token, HasSubstr(" of token 36 is "));
     expect_rejected(forward, EmulatedOffer::wrong_logarithm, HasSubstr("lse is "));
     expect_rejected(forward, EmulatedOffer::wrong_scale, HasSubstr("y is 0.03"));
-    expect_rejected(backward, EmulatedOffer::wrong_scale, HasSubstr("own kernel: dq "));
+    expect_rejected(backward, EmulatedOffer::wrong_scale, HasSubstr("own kernel: d"));
   }
 }
 

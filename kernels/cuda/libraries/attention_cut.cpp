@@ -32,7 +32,7 @@ AttentionCut cut_of(const FusedAttentionSpec& spec) {
 
 std::string why_not_attention(const FusedAttentionSpec& spec, int number) {
   if (spec.depth % 8 != 0)
-    return fmt::format("heads of {} columns, which are no multiple of 8", spec.depth);
+    return fmt::format("heads of {} columns, not a multiple of 8", spec.depth);
   if (spec.tokens < 2) return "a single token";
   if (number == 91000 || number == 91001) return "cuDNN 9.10.0 and 9.10.1 compute it wrongly";
   if (spec.pass == AttentionPass::backward && spec.tokens % 128 != 0 && number <= 91500)
