@@ -1,33 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/libraries/cudnn_attention.h"
+
 #include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/attention/fused_attention.h"
 #include "kernels/cuda/device/algorithm_key.h"
-#include "kernels/cuda/libraries/attention_cut.h"
 #include "kernels/cuda/libraries/attention_graph.h"
-#include "kernels/cuda/libraries/cudnn_plan.h"
 #include "kernels/cuda/linear/product_helpers.h"
 
 namespace lockstep::cuda {
 namespace {
 
-/// A plan for one cut of an attention, which takes cuDNN seconds to compile.
-struct BuiltAttention {
-  std::shared_ptr<cudnnContext> handle;
-  CudnnPlan plan;
-};
-
 class CudnnAttention final : public FusedAttention {
  public:
   CudnnAttention(std::shared_ptr<const BuiltAttention> built,
                  const FusedAttentionSpec& spec,
+                 const AttentionCut& cut,
                  const std::string& what)
       : what_(what),
         spec_(spec),
-        cut_(cut_of(spec)),
+        cut_(cut),
         built_(std::move(built)),
         scale_(1.0f / std::sqrt(float(spec.depth))),
         hidden_score_(hidden_score(cudnn_number())) {}
@@ -128,6 +122,13 @@ class CudnnAttention final : public FusedAttention {
 
 }  // namespace
 
+std::unique_ptr<FusedAttention> make_cudnn_attention(std::shared_ptr<const BuiltAttention> built,
+                                                     const FusedAttentionSpec& spec,
+                                                     const AttentionCut& cut,
+                                                     const std::string& what) {
+  return std::make_unique<CudnnAttention>(std::move(built), spec, cut, what);
+}
+
 AttentionOffers offer_attention(const Device& device,
                                 const FusedAttentionSpec& spec,
                                 const std::string& what) {
@@ -149,6 +150,7 @@ AttentionOffers offer_attention(const Device& device,
       result.kernels.push_back(std::make_unique<CudnnAttention>(
           std::make_shared<const BuiltAttention>(BuiltAttention{handle, std::move(plan)}),
           spec,
+          cut_of(spec),
           what));
   } catch (const CudnnUnsupported&) {
     result.why_none = "cuDNN does not support it";
@@ -168,7 +170,7 @@ std::unique_ptr<FusedAttention> build_attention(const Device& device,
         build_plan(handle.get(), describe_attention(spec, cut_of(spec), what), text, what)});
   }
   return std::make_unique<CudnnAttention>(
-      std::static_pointer_cast<const BuiltAttention>(built), spec, what);
+      std::static_pointer_cast<const BuiltAttention>(built), spec, cut_of(spec), what);
 }
 
 }  // namespace lockstep::cuda
