@@ -83,7 +83,7 @@ struct Example {
 TEST(CudnnAttention, ComputesWhatItSaysWholeAndInParts) {
   for (const bool causal : {true, false})
     for (const bool forward : {true, false})
-      for (const AttentionCut cut : {AttentionCut{4, 6}, {2, 6}, {1, 3}, {1, 1}}) {
+      for (const AttentionCut cut : {AttentionCut{4, 6}, {2, 6}, {1, 3}, {1, 1}, {2, 3}}) {
         SCOPED_TRACE(fmt::format("causal {}, forward {}, parts of {} samples and {} heads",
                                  causal,
                                  forward,
