@@ -164,10 +164,13 @@ class CublasLtProduct final : public MatrixProduct {
       return {.text = "",
               .why_none =
                   fmt::format("{} algorithms store other bits in a second run", candidates.size())};
-    if (spec_.epilogue == MatrixEpilogue::sums_of_a && spec_.a_pitch <= spec_.m) {
-      MatrixProductSpec alone = spec_;
-      alone.epilogue = MatrixEpilogue::none;
-      const auto product = make_matrix_product(device, alone, what_);
+    MatrixProductSpec less = spec_;
+    less.epilogue = ProductTrial::without_own_part(spec_.epilogue);
+    const bool has_gaps = spec_.epilogue == MatrixEpilogue::sums_of_a && spec_.a_pitch > spec_.m;
+    const auto product = less.epilogue == spec_.epilogue || has_gaps
+                             ? nullptr
+                             : make_matrix_product(device, less, what_);
+    if (product) {
       const double apart = trial.seconds_apart(*product);
       if (apart < result.seconds * (1 - kTrialMargin)) {
         device.algorithms->note_other_choice();

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/activation_kernel.h"
 #include "kernels/cuda/device/cuda_check.h"
 #include "kernels/cuda/linear/column_sums.h"
 #include "kernels/cuda/linear/product_helpers.h"
@@ -33,6 +34,19 @@ std::size_t bytes_of_second(const MatrixProductSpec& spec) {
 bool is_sums_of_a(const MatrixProductSpec& spec) {
   return spec.epilogue == MatrixEpilogue::sums_of_a;
 }
+
+/// A GEMM as the kernel that an activation follows.
+class ProductKernel final : public Kernel {
+ public:
+  ProductKernel(MatrixProduct& product, const MatrixArguments& arguments)
+      : product_(product), arguments_(arguments) {}
+  void bind(const KernelBuffers& buffers) override { arguments_.c = buffers.outputs[0]; }
+  void run(const RunState&) override { product_.run(arguments_); }
+
+ private:
+  MatrixProduct& product_;
+  MatrixArguments arguments_;
+};
 
 }  // namespace
 
@@ -85,19 +99,55 @@ double ProductTrial::seconds(std::size_t candidate) {
   return device_seconds(device_, [&] { run_(candidate, arguments_); });
 }
 
+MatrixEpilogue ProductTrial::without_own_part(MatrixEpilogue epilogue) {
+  switch (epilogue) {
+    case MatrixEpilogue::sums_of_a:
+    case MatrixEpilogue::gelu_tanh_gradient:
+      return MatrixEpilogue::none;
+    case MatrixEpilogue::bias_gelu_tanh:
+    case MatrixEpilogue::bias_gelu_tanh_kept:
+      return MatrixEpilogue::bias;
+    case MatrixEpilogue::none:
+    case MatrixEpilogue::bias:  // fp32 sums would go through memory
+      break;
+  }
+  return epilogue;
+}
+
 double ProductTrial::seconds_apart(MatrixProduct& product) {
+  const MatrixArguments plain{.a = arguments_.a,
+                              .b = arguments_.b,
+                              .c = arguments_.c,
+                              .bias = has_bias(spec_.epilogue) ? arguments_.bias : nullptr,
+                              .workspace = arguments_.workspace};
+  const bool kept = spec_.epilogue == MatrixEpilogue::bias_gelu_tanh_kept;
+  const std::unique_ptr<Kernel> with_gelu =
+      wrap_activation(std::make_unique<ProductKernel>(product, plain),
+                      has_bias(spec_.epilogue) ? ops::Activation::gelu_tanh : ops::Activation::none,
+                      kept,
+                      {{spec_.m, spec_.n}, spec_.result},
+                      device_);
+  KernelBuffers buffers;
+  buffers.outputs = {c_.data()};
+  if (kept) buffers.outputs.push_back(second_.data());
+  with_gelu->bind(buffers);
   const auto both = [&] {
-    product.run({.a = arguments_.a,
-                 .b = arguments_.b,
-                 .c = arguments_.c,
-                 .workspace = arguments_.workspace});
-    column_sums(device_,
-                {.values = arguments_.a,
-                 .type = spec_.factors,
-                 .rows = spec_.k,
-                 .columns = spec_.m,
-                 .sums = reinterpret_cast<float*>(vector_.data()),
-                 .workspace = workspace_.data() + aligned(product.workspace_bytes())});
+    with_gelu->run({});
+    if (spec_.epilogue == MatrixEpilogue::gelu_tanh_gradient)
+      apply_gelu_gradient(device_,
+                          ops::Activation::gelu_tanh,
+                          c_.data(),
+                          second_.data(),
+                          spec_.result,
+                          spec_.m * spec_.n);
+    if (is_sums_of_a(spec_))
+      column_sums(device_,
+                  {.values = arguments_.a,
+                   .type = spec_.factors,
+                   .rows = spec_.k,
+                   .columns = spec_.m,
+                   .sums = reinterpret_cast<float*>(vector_.data()),
+                   .workspace = workspace_.data() + aligned(product.workspace_bytes())});
   };
   std::vector<double> seconds;
   both();

@@ -24,8 +24,11 @@ class ProductTrial final : public CandidateRunner {
   std::uint64_t result_hash(std::size_t candidate) override;
   double seconds(std::size_t candidate) override;
 
-  /// Of MatrixEpilogue::sums_of_a in two: seconds of `product`, which has no epilogue, and the
-  /// column sums after it.
+  /// What of an epilogue a GEMM keeps whose other part an own kernel does after it: `epilogue`
+  /// itself where there is no such pair.
+  static MatrixEpilogue without_own_part(MatrixEpilogue epilogue);
+  /// Of the epilogue in two: seconds of `product`, which has without_own_part() of it, and the own
+  /// kernel after it.
   double seconds_apart(MatrixProduct& product);
 
  private:
