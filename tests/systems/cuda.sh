@@ -163,8 +163,8 @@ if (($#)); then
   exec cmake --build "$build" --parallel "${BUILD_JOBS:-$(nproc)}" --target "$@"
 fi
 cmake --build "$build" --parallel "${BUILD_JOBS:-$(nproc)}" \
-  --target lockstep cuda_libraries_test nccl_library_test cupti_tracer_test
+  --target lockstep cuda_libraries_test cudnn_attention_test cudnn_plans_test nccl_library_test cupti_tracer_test
 "$build/lockstep" --version --json
-for test in cuda_libraries_test nccl_library_test cupti_tracer_test; do
+for test in cuda_libraries_test cudnn_attention_test cudnn_plans_test nccl_library_test cupti_tracer_test; do
   "$(find "$build/tests" -name $test -type f | head -1)" --gtest_brief=1
 done

@@ -34,8 +34,8 @@ struct AlgorithmChoice {
 // the book lies in the run's folder and in every checkpoint, a resumed run continues with it, and
 // another run repeats the bits if it is given the file.
 
-/// Which algorithm runs each GEMM and convolution, by a key that says all of what is computed;
-/// see Note [Choices of algorithms]. Keys and texts have no tabs and no line ends.
+/// Which algorithm runs each GEMM, convolution and attention, by a key that says all of what is
+/// computed; see Note [Choices of algorithms]. Keys and texts have no tabs and no line ends.
 class AlgorithmCache {
  public:
   /// The choice for `key`: what stands here, or what `choose` returns, which is entered.
