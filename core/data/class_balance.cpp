@@ -70,13 +70,9 @@ class BalancedClasses final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
-    const RandomBlock block = philox(key_, std::uint64_t(index), epoch);
-    RandomStream random(std::uint64_t{block[0]} << 32 | block[1],
-                        std::uint64_t{block[2]} << 32 | block[3]);
-    const std::uint32_t drawn = random.below(std::uint32_t(of_class_.size()));
-    const auto& samples = of_class_[drawn];
-    const std::uint32_t sample = samples[random.below(std::uint32_t(samples.size()))];
-    dataset_->load(epoch, sample, input, target);
+    const auto [drawn, sample] = draw(epoch, index);
+    // A sample that is drawn several times is cut and changed anew each time.
+    dataset_->load(epoch | std::uint64_t(index) << 32, sample, input, target);
     std::int32_t label = 0;
     std::memcpy(&label, target, sizeof label);
     LOCKSTEP_CHECK(label == std::int32_t(drawn),
@@ -88,6 +84,9 @@ class BalancedClasses final : public Dataset {
                    epoch,
                    sample,
                    drawn);
+  }
+  std::int32_t label(std::int64_t index) const override {
+    return std::int32_t(draw(0, index).label);
   }
   std::string describe() const override {
     return fmt::format("{}, classes balanced", dataset_->describe());
@@ -106,6 +105,18 @@ class BalancedClasses final : public Dataset {
   }
 
  private:
+  struct Draw {
+    std::uint32_t label = 0, sample = 0;
+  };
+  Draw draw(std::uint64_t epoch, std::int64_t index) const {
+    const RandomBlock block = philox(key_, std::uint64_t(index), epoch);
+    RandomStream random(std::uint64_t{block[0]} << 32 | block[1],
+                        std::uint64_t{block[2]} << 32 | block[3]);
+    const std::uint32_t label = random.below(std::uint32_t(of_class_.size()));
+    const auto& samples = of_class_[label];
+    return {label, samples[random.below(std::uint32_t(samples.size()))]};
+  }
+
   std::shared_ptr<const Dataset> dataset_;
   std::uint64_t key_;
   ClassSamples of_class_;

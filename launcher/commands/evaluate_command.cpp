@@ -104,7 +104,9 @@ void evaluate(Job& job, const SavedRun& run, const EvaluateFlags& flags) {
     report.samples = report.record.samples;
   }
   count_skipped(data->skipped_records(), report.record);
-  report.bits_per_byte = bits_per_byte(report.record.val_loss, *data, job.host_communicator());
+  // Otherwise the loss is not the text's alone.
+  if (run.flags.label_smoothing == 0 && run.flags.class_weights.empty())
+    report.bits_per_byte = bits_per_byte(report.record.val_loss, *data, job.host_communicator());
   if (wants_metrics(report.task, flags))
     report.metrics = compute_metrics(run.trained, predict_labelled(job, run, data));
   if (job.rank() > 0) return;

@@ -123,8 +123,15 @@ class Tokenizing {
     put(io::kTokenizerFile,
         [&](const std::string& file) { io::write_file(file, io::to_json(tokenizer)); });
     write("train.bin", split.train, tokenizer);
-    if (!split.validation.empty()) write("val.bin", split.validation, tokenizer);
-    console_.line(fmt::format("output     {}: --data tokens:{}", flags_.out, flags_.out));
+    if (!split.validation.empty()) {
+      write("val.bin", split.validation, tokenizer);
+    } else {  // an earlier one's text may be in train.bin now
+      io::remove_tree(fs::path(flags_.out) / "val.bin");
+    }
+    console_.line(fmt::format("output     {}: --data tokens:{}{}",
+                              flags_.out,
+                              flags_.out,
+                              split.validation.empty() ? "/train.bin" : ""));
   }
 
  private:

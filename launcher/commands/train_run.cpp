@@ -180,7 +180,9 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     gpu_watch.emplace(GpuWatch::Settings{.device = *job.gpu()});
     gpu_watch->follow(options, job.host_communicator());
   }
-  follow_bits_per_byte(options, job, request.data);
+  // Otherwise the loss is not the text's alone.
+  if (flags.label_smoothing == 0 && flags.class_weights.empty())
+    follow_bits_per_byte(options, job, request.data);
   TrainSummary summary;
   const auto run = [&] {
     Trainer trainer(job, request.model, request.loss, options);

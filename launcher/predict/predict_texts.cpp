@@ -79,7 +79,7 @@ class TextPredictor {
   data::TokenSequence read(const std::string& path) const {
     const std::string name = path == "-" ? "standard input" : path;
     const std::string text = read_named(path);
-    if (is_token_file(text)) {
+    if (is_token_file(path, text)) {
       LOCKSTEP_CHECK(path != "-",
                      DataError,
                      "standard input: expected {}; binary tokens come from files",
@@ -93,11 +93,12 @@ class TextPredictor {
     return data::whole_sequence(data::tokens_in_memory(encoded.tokens), name, vocabulary_);
   }
 
-  /// Of a run whose tokens are not characters, what is not written out as its tokens are.
-  bool is_token_file(std::string_view text) const {
+  /// Of a run whose tokens are not characters, what is not written out as its tokens are. Where the
+  /// run has a tokenizer, only a .bin: the other files are texts, perhaps in another encoding.
+  bool is_token_file(const std::string& path, std::string_view text) const {
     const data::Preprocessing& trained = job_.run.trained;
     if (!trained.class_names.empty()) return false;
-    return trained.tokenizer ? !is_utf8(text) : !is_written_out(text);
+    return trained.tokenizer ? path.ends_with(".bin") && !is_utf8(text) : !is_written_out(text);
   }
 
   /// Over the same windows as lockstep evaluate.

@@ -90,10 +90,18 @@ std::vector<float> class_weights(const TrainFlags& flags, int classes) {
 void resolve_class_weights(TrainFlags& flags, const data::Dataset& data) {
   if (flags.class_weights.empty()) return;
   std::vector<float> numbers;
+  LOCKSTEP_CHECK(flags.class_weights != "balanced" || !flags.balance_classes,
+                 ConfigError,
+                 "--class-weights balanced: with --balance classes all classes are drawn alike "
+                 "already, so one of them is enough");
   if (flags.class_weights == "balanced")
     numbers = balanced(data);
   else if (read_numbers(flags.class_weights, numbers))
     numbers = numbers_of_file(flags.class_weights);
+  LOCKSTEP_CHECK(!numbers.empty(),
+                 ConfigError,
+                 "--class-weights {}: expected a number for each class, found none",
+                 as_written(flags.class_weights));
   flags.class_weights = fmt::format("{}", fmt::join(numbers, ","));
   if (data.spec().classes > 0) class_weights(flags, data.spec().classes);
 }

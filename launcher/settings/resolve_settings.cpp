@@ -73,7 +73,8 @@ void resolve_batch(TrainFlags& flags) {
   flags.measures_micro_batch &= options.accumulation == 0;
   if (!flags.measures_micro_batch) return;
   // With it the batch can be planned wherever it can be planned at all.
-  options.micro_batch = std::clamp<std::int64_t>(options.batch_norm.group, 1, options.global_batch);
+  const std::int64_t least = options.augmentation.mixes() ? 2 : 1;
+  options.micro_batch = std::min(std::max(options.batch_norm.group, least), options.global_batch);
 }
 
 void resolve_length(const GivenSettings& given, TrainOptions& options) {

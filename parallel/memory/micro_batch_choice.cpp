@@ -80,8 +80,19 @@ class Chooser {
         even_micro_batches(request_.options.global_batch, request_.ranks);
     std::vector<std::int64_t> sizes;
     for (const std::int64_t size : even)
-      if (try_plan_batch(with(size).options, request_.ranks)) sizes.push_back(size);
+      // A single image has none to be mixed with.
+      if (size >= (request_.options.augmentation.mixes() ? 2 : 1) &&
+          try_plan_batch(with(size).options, request_.ranks))
+        sizes.push_back(size);
     if (sizes.empty()) plan_batch(with(even.back()).options, request_.ranks);  // says why
+    LOCKSTEP_CHECK(
+        !sizes.empty(),
+        ConfigError,
+        "`augment`: {} mixes the images of a micro-batch, and a `global_batch` of {} on {} "
+        "ranks has micro-batches of one",
+        request_.options.augmentation.to_string(),
+        request_.options.global_batch,
+        request_.ranks);
     return sizes;
   }
 

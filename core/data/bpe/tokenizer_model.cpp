@@ -81,7 +81,8 @@ bool AddedTokens::spans(std::string_view text, std::size_t at) const {
       const std::string& token = tokens_[std::size_t(i)].text;
       // One whose end the text does not have yet may be there once more is known of it.
       const std::string_view there = text.substr(begin, token.size());
-      if (begin + token.size() > at && token.starts_with(there)) return true;
+      // Nor right behind one, where the text that follows would not begin anew.
+      if (begin + token.size() >= at && token.starts_with(there)) return true;
     }
   }
   return false;
@@ -107,6 +108,12 @@ void TokenizerModel::add_tokens() {
                    as_written(std::string(text)),
                    found->second,
                    number);
+    LOCKSTEP_CHECK(texts_[number].empty() || texts_[number] == text,
+                   DataError,
+                   "tokenizer: token {} is '{}' and '{}'",
+                   number,
+                   as_written(std::string(texts_[number])),
+                   as_written(std::string(text)));
     texts_[number] = text;
   };
   texts_.resize(pairs_.tokens.size());
@@ -116,8 +123,20 @@ void TokenizerModel::add_tokens() {
     const char text = char(byte);
     byte_tokens_[std::size_t(byte)] = find({&text, 1});
   }
+  // Each is looked for at each byte of a text.
+  constexpr std::size_t kMaxAdded = 65536, kMaxAddedBytes = 1024;
+  LOCKSTEP_CHECK(pairs_.added.size() <= kMaxAdded,
+                 DataError,
+                 "tokenizer: {} added tokens, expected at most {}",
+                 pairs_.added.size(),
+                 kMaxAdded);
   for (const AddedToken& token : pairs_.added) {
     LOCKSTEP_CHECK(!token.text.empty(), DataError, "tokenizer: an added token without text");
+    LOCKSTEP_CHECK(token.text.size() <= kMaxAddedBytes,
+                   DataError,
+                   "tokenizer: an added token of {} bytes, expected at most {}",
+                   token.text.size(),
+                   kMaxAddedBytes);
     LOCKSTEP_CHECK(token.id >= 0 && std::size_t(token.id) < pairs_.tokens.size(),
                    DataError,
                    "tokenizer: the added token '{}' has the number {}, expected one below {}",

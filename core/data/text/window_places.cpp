@@ -79,6 +79,7 @@ class DocumentPlaces final : public WindowPlaces {
     constexpr std::int64_t kPiece = std::int64_t{1} << 20;
     std::vector<std::int32_t> piece;
     std::int64_t begin = 0;  // of the document: the token that ends the one before
+    bool starts_with_text = true;
     for (std::int64_t at = 0; at < sequence.count; at += kPiece) {
       piece.resize(std::size_t(std::min(kPiece, sequence.count - at)));
       sequence.store->read(sequence.first + at, piece);
@@ -86,7 +87,9 @@ class DocumentPlaces final : public WindowPlaces {
         if (piece[i] != *sequence.end_of_text) continue;
         const std::int64_t end = at + std::int64_t(i);
         // Two that follow one another have no text between them.
-        if (end > begin + 1 || (begin == 0 && end == 1)) add_document(begin, end);
+        if (end == 0) starts_with_text = false;
+        if (end > begin + 1 || (begin == 0 && end == 1 && starts_with_text))
+          add_document(begin, end);
         begin = end;
       }
     }

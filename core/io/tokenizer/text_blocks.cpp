@@ -156,12 +156,13 @@ void TextBlocks::mark_lines(TextBlock& block, bool is_end) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t found = text.find('\n', begin);
     const bool ends = found != text.npos;
-    const std::size_t end = ends ? found : text.size();
+    const std::size_t line = ends ? found : text.size();
+    const std::size_t end = line - (ends && line > begin && text[line - 1] == '\r');  // of CRLF
     if (end > begin || part_ == data::TextPart::later)
       block.spans.push_back(
           {.begin = begin, .end = end, .part = part_, .ends_document = ends || is_end});
     part_ = ends ? data::TextPart::first : data::TextPart::later;
-    begin = end + 1;
+    begin = line + 1;
   }
 }
 

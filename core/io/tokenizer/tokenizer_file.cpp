@@ -285,7 +285,8 @@ std::string model_json(const BytePairs& pairs) {
   text += "\n  },\n  \"merges\": [";
   separator = "\n";
   for (const auto& [left, right] : pairs.merges) {
-    const json merge = texts[std::size_t(left)] + " " + texts[std::size_t(right)];
+    const json merge = data::to_byte_characters(pairs.tokens[std::size_t(left)]) + " " +
+                       data::to_byte_characters(pairs.tokens[std::size_t(right)]);
     text += fmt::format("{}   {}", separator, merge.dump());
     separator = ",\n";
   }
