@@ -81,7 +81,7 @@ bool AddedTokens::spans(std::string_view text, std::size_t at) const {
       const std::string& token = tokens_[std::size_t(i)].text;
       // One whose end the text does not have yet may be there once more is known of it.
       const std::string_view there = text.substr(begin, token.size());
-      // Nor right behind one, where the text that follows would not begin anew.
+      // Nor at its end, where the text after it would not begin anew.
       if (begin + token.size() >= at && token.starts_with(there)) return true;
     }
   }
