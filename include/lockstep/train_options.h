@@ -46,6 +46,12 @@ enum class OnNonfinite : std::uint8_t {
   stop,  ///< NonFiniteError, naming the rank and the first operator, found by a replay
   skip   ///< the step is skipped and counted; too many in a row stop the run
 };
+/// What validations are judged by: TrainOptions::early_stop, and the best checkpoint.
+enum class BestBy : std::uint8_t {
+  loss,     ///< a lower validation loss is better
+  accuracy  ///< a higher validation accuracy; the loss must have one
+};
+
 /// What follows where the loss jumps far above its running spread.
 enum class OnSpike : std::uint8_t {
   ignore,
@@ -57,7 +63,7 @@ struct CheckpointOptions {
   std::string folder = {};       ///< of checkpoints, the same one on every node; empty: none
   std::int64_t every_steps = 0;  ///< 0: not by steps
   double every_seconds = 0;      ///< by rank 0's clock; 0: not by time
-  int keep = 2;                  ///< newest that stay, in addition to the best by validation loss
+  int keep = 2;                  ///< newest that stay, in addition to the best by BestBy
   /// "auto": from the newest in `folder` that verifies, from the start where there is none; or the
   /// path of a checkpoint, or of a run whose newest it is to be; empty: from the start.
   std::string resume = {};
@@ -153,10 +159,11 @@ struct TrainOptions {
   std::int64_t log_every = 50;   ///< steps between two StepRecords, and one at the end; 0: none
   std::int64_t eval_every = -1;  ///< steps between two validations, and one at the end; 0: none;
                                  ///< -1: after every epoch
-  /// Ends the run after so many validations in a row without a lower validation loss, of the
+  /// Ends the run after so many validations in a row without a better one by `best_by`, of the
   /// weights themselves where there is an average; 0: never. Its weights are then those of the last
-  /// step; a run that saves checkpoints periodically keeps the one of the lowest loss.
+  /// step; a run that saves checkpoints periodically keeps the best one.
   std::int64_t early_stop = 0;
+  BestBy best_by = BestBy::loss;
   /// Steps between two that the noise scale is measured in (TrainSummary::noise_scale); 0: none.
   std::int64_t noise_scale_every = 25;
   bool profile = false;  ///< time every operator and tell observers at the end

@@ -170,7 +170,7 @@ struct TrainSummary {
   std::int64_t resumed_at = 0;                ///< steps that an earlier process had done
   bool stopped = false;                       ///< before the end, because a stop was requested
   bool stopped_early = false;                 ///< before the end, by TrainOptions::early_stop
-  /// Then, the steps done at the lowest validation loss; -1: no loss was a number.
+  /// Then, the steps done at the best validation (BestBy); -1: no loss was a number.
   std::int64_t lowest_val_step = -1;
   /// Rank 0, and where the run was stopped every rank: the last checkpoint holds the end, or none
   /// is wanted.

@@ -68,6 +68,7 @@ Fingerprint run_settings(const TrainOptions& options,
   if (options.sharding == Sharding::optimizer) settings.emplace_back("shard", "optimizer");
   if (options.early_stop > 0)
     settings.emplace_back("early-stop", std::to_string(options.early_stop));
+  if (options.best_by == BestBy::accuracy) settings.emplace_back("best-by", "accuracy");
   if (options.ema.on()) settings.emplace_back("ema", to_string(options.ema));
   if (options.clip_value > 0)
     settings.emplace_back("clip-value", fmt::format("{}", options.clip_value));

@@ -237,11 +237,10 @@ void print_result(Console& console, const TrainSummary& summary, bool brief) {
         fmt::format(", validation loss {:.4f}{}", summary.val_loss, accuracy(summary.val_accuracy));
   console.line(done);
   if (summary.stopped_early)
-    console.line(
-        summary.lowest_val_step < 0
-            ? std::string("early stop             no validation loss was a number")
-            : fmt::format("early stop             the validation loss was lowest after step {}",
-                          format_count(double(summary.lowest_val_step))));
+    console.line(summary.lowest_val_step < 0
+                     ? std::string("early stop             no validation loss was a number")
+                     : fmt::format("early stop             the best validation was after step {}",
+                                   format_count(double(summary.lowest_val_step))));
   if (brief || !summary.evaluated) return;
   if (summary.val_accuracy >= 0)
     console.line(fmt::format("val accuracy           {:.2f}%", 100 * summary.val_accuracy));

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Ends a run whose validation loss has not fallen for some validations in a row
+/// Ends a run whose validation loss (by BestBy, its accuracy with a minus) has not fallen for some validations in a row
 /// (TrainOptions::early_stop; Keras's EarlyStopping with patience). All ranks see the same losses,
 /// so that they come to the same end. A resumed run counts on.
 class EarlyStop {

@@ -28,6 +28,9 @@ TrainingRun::TrainingRun(const Parts& parts)
                  ConfigError,
                  "`early_stop` {} counts validations, and there is no validation data",
                  p_.options.early_stop);
+  LOCKSTEP_CHECK(p_.options.best_by == BestBy::loss || inside_.parts.metrics.correct >= 0,
+                 ConfigError,
+                 "`best_by` accuracy: the loss of this run has no accuracy");
   make_loader(p_.start ? p_.start->state.step : 0);
   if (p_.data.validation)
     evaluation_.emplace(p_.context, p_.replica, p_.options, p_.data.validation);
@@ -254,7 +257,12 @@ void TrainingRun::evaluate() {
   summary_.val_loss = record->val_loss;
   summary_.val_accuracy = record->val_accuracy;
   summary_.evaluated = true;
-  early_stop_.after_validation(done_, record->val_loss);
+  early_stop_.after_validation(done_, judged());
+}
+
+/// What is lower where the last validation is better.
+double TrainingRun::judged() const {
+  return p_.options.best_by == BestBy::accuracy ? -summary_.val_accuracy : summary_.val_loss;
 }
 
 /// Of the training loader, which ends.
@@ -267,7 +275,7 @@ void TrainingRun::save_when_due() {
   if (summary_.stopped || !checkpointing_) return;
   const StepLog::Stall stall(*log_, TimePart::checkpoint);
   if (checkpointing_->after_step(
-          done_, summary_.evaluated ? summary_.val_loss : io::CheckpointState::kUnknown, state_))
+          done_, summary_.evaluated ? judged() : io::CheckpointState::kUnknown, state_))
     inside_.device_timer.skip_work();
 }
 

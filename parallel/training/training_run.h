@@ -84,6 +84,7 @@ class TrainingRun {
   void take(std::span<const StepResult> results);
   bool evaluates_now() const;
   void evaluate();
+  double judged() const;
   void collect_skipped();
   void save_when_due();
   void make_checkpointing();

@@ -269,7 +269,7 @@ TEST(MixingLoader, RefusesWhatCannotBeMixed) {
   SampleSpec spec = images->spec();
   spec.ignore_index = 3;
   EXPECT_THAT(error_of<ConfigError>([&] { check_mixed(spec); }),
-              HasSubstr("cannot be combined with `ignore_index` 3"));
+              HasSubstr("cannot be combined with `ignore_index`:"));
   spec = images->spec();
   spec.target = {{2}, DType::f32};
   spec.classes = 0;

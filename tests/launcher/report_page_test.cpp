@@ -132,6 +132,26 @@ TEST_F(ReportPage, SaysEverythingThatARunHolds) {
     EXPECT_THAT(text, HasSubstr(words)) << words;
 }
 
+TEST_F(ReportPage, ClassesOneByOneAndTheirConfusions) {
+  write("metrics.jsonl", step(1));
+  const std::string classes =
+      R"({"steps":1,"evaluation":{"per_class":[)"
+      R"({"class":"ant","samples":1200,"recall":0.75,"precision":null,"f1":0.5},)"
+      R"({"class":"bee","samples":1,"recall":1,"precision":0.25,"f1":0.4}],"confusion_matrix":)";
+  write("summary.json", classes + "[[900,300],[0,1]]}}");
+  const Json table = table_of(document(), "Classes of the validation part");
+  EXPECT_EQ(table["rows"][0].dump(), R"(["ant","1,200","75%","-","50%"])");
+  const char* const caption = "Samples of a class (row) by predicted class (column)";
+  const Json matrix = table_of(document(), caption);
+  EXPECT_EQ(matrix["header"].dump(), R"(["class","ant","bee"])");
+  EXPECT_EQ(matrix["rows"].dump(), R"([["ant","900","300"],["bee","","1"]])");
+  for (const char* damaged : {"[[900,300]]", "[[900],[0]]", "[1,2]", "7"}) {
+    write("summary.json", classes + damaged + "}}");
+    EXPECT_TRUE(table_of(document(), caption).is_null()) << damaged;
+    EXPECT_FALSE(table_of(document(), "Classes of the validation part").is_null()) << damaged;
+  }
+}
+
 TEST_F(ReportPage, LinesHaveTheValuesAndUnitsOfTheRun) {
   write("history.jsonl", "{\"step\":0}\n{\"step\":2,\"checkpoint\":\"c/2\"}\n");
   write("metrics.jsonl",

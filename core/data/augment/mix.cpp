@@ -64,9 +64,8 @@ void check_mixed(const SampleSpec& samples) {
                  samples.classes);
   LOCKSTEP_CHECK(!samples.ignore_index,
                  ConfigError,
-                 "`augment`: mixup and cutmix cannot be combined with `ignore_index` {}: an image "
-                 "without a class cannot be mixed",
-                 *samples.ignore_index);
+                 "`augment`: mixup and cutmix cannot be combined with `ignore_index`: an image "
+                 "without a class cannot be mixed");
 }
 
 double symmetric_beta(double alpha, std::uint32_t u, std::uint32_t v) {

@@ -353,7 +353,12 @@ void add_loss(SettingRows rows) {
              [](const TrainFlags& flags, std::string_view) {
                return flags.loss == "auto" || flags.loss == "cross-entropy";
              },
-             "it belongs to cross-entropy"});
+             "it belongs to cross-entropy"})
+      .when({"balance",
+             [](const TrainFlags& flags, std::string_view text) {
+               return text != "balanced" || !flags.balance_classes;
+             },
+             "classes that are drawn alike have equal weights"});
 }
 
 }  // namespace

@@ -77,7 +77,12 @@ void add_intervals(SettingRows rows) {
   rows.whole("early-stop",
              LOCKSTEP_AT(options.early_stop),
              0,
-             "end after so many validations in a row without a lower validation loss; 0: never");
+             "end after so many validations in a row without a better one (--best-by); 0: never");
+  rows.choice("best-by",
+              LOCKSTEP_AT(options.best_by),
+              Words<BestBy>{{"loss", BestBy::loss}, {"accuracy", BestBy::accuracy}},
+              "what validations are compared by, for --early-stop and the best checkpoint: a lower "
+              "loss or a higher accuracy is better");
   rows.whole(
       "check-replicas-every",
       LOCKSTEP_AT(options.check_replicas_every),
@@ -89,12 +94,11 @@ void add_intervals(SettingRows rows) {
               "stops the run",
               set_checkpoint_every,
               [](const TrainFlags& flags) { return flags.checkpoint_every; });
-  rows.whole(
-      "checkpoint-keep",
-      LOCKSTEP_AT(options.checkpoint.keep),
-      1,
-      "newest checkpoints that are kept, in addition to the one of the lowest validation loss",
-      std::numeric_limits<int>::max());
+  rows.whole("checkpoint-keep",
+             LOCKSTEP_AT(options.checkpoint.keep),
+             1,
+             "newest checkpoints that are kept, in addition to the best one (--best-by)",
+             std::numeric_limits<int>::max());
 }
 
 void add_output(SettingRows rows) {
