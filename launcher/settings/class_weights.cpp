@@ -90,10 +90,6 @@ std::vector<float> class_weights(const TrainFlags& flags, int classes) {
 void resolve_class_weights(TrainFlags& flags, const data::Dataset& data) {
   if (flags.class_weights.empty()) return;
   std::vector<float> numbers;
-  LOCKSTEP_CHECK(flags.class_weights != "balanced" || !flags.balance_classes,
-                 ConfigError,
-                 "--class-weights balanced: with --balance classes all classes are drawn alike "
-                 "already, so one of them is enough");
   if (flags.class_weights == "balanced")
     numbers = balanced(data);
   else if (read_numbers(flags.class_weights, numbers))
