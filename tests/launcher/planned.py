@@ -252,8 +252,8 @@ class Plan(ProgramTest):
         self.assertLess(even["hosts"]["bytes_per_step"], torn["hosts"]["bytes_per_step"])
         self.assertLess(torn["hosts"]["bytes_per_step"], uneven["hosts"]["bytes_per_step"])
         # A sharded optimizer keeps both levels, and sends most weights in bf16.
-        large = ("--model=mlp", "--hidden=1024", "--global-batch=24", "--micro-batch=1", "--ranks=24",
-                 "--ranks-per-host=8", "--precision=bf16")
+        large = ("--model=mlp", "--hidden=1024,1024", "--global-batch=24", "--micro-batch=1",
+                 "--ranks=24", "--ranks-per-host=8", "--precision=bf16")
         whole = self.planned(*large)["hosts"]
         sharded = self.planned(*large, "--shard=optimizer")["hosts"]
         self.assertEqual((whole["levels"], sharded["levels"]), (2, 2))
