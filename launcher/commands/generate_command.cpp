@@ -141,6 +141,7 @@ void generate(const SavedRun& run,
   for (const std::int32_t token : tokens) print(token);
   for (std::int64_t i = 0; i < count; ++i) {
     tokens.push_back(draw(next.logits(tokens), how, std::uint64_t(i)));
+    if (run.trained.tokenizer && run.trained.tokenizer->end_of_text() == tokens.back()) break;
     print(tokens.back());
   }
   std::cout << printer.finish() << "\n";
@@ -153,7 +154,8 @@ int generate_command(const std::vector<std::string>& arguments) {
   std::string prompt = "\n", count = "500", top_k = "0";
   Sampling sampling;
   app.add_option("--prompt", prompt, "text to continue; token indices where tokens have no text");
-  app.add_option("--tokens", count, "tokens to generate")
+  app.add_option(
+         "--tokens", count, "tokens to generate; fewer where the text ends with <|endoftext|>")
       ->capture_default_str()
       ->check(whole_number("--tokens", 1, 1 << 24));
   app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")

@@ -106,10 +106,13 @@ std::string read_config_file(const std::string& file,
     if (entry.key == "shards" && entry.values.back() == "auto" &&
         (source != ConfigSource::typed || !folder.empty()))
       continue;
-    if (source == ConfigSource::saved_run && (entry.key == "init" || entry.key == "init-skip"))
+    // What a run was begun from, and the tokenizer, which its folder holds, are not read again.
+    if (source == ConfigSource::saved_run &&
+        (entry.key == "init" || entry.key == "init-skip" || entry.key == "tokenizer"))
       continue;
     if (entry.key == "data") entry.values.back() = data_found_from(folder, data);
-    if (entry.key == "init") entry.values.back() = file_found_from(folder, entry.values.back());
+    if (entry.key == "init" || entry.key == "tokenizer")
+      entry.values.back() = file_found_from(folder, entry.values.back());
     given.ranks_from_run |= source != ConfigSource::typed && entry.key == "ranks";
     given.set(entry.key, std::move(entry.values), SettingSource::file, place);
   }

@@ -33,7 +33,7 @@ Settings settings_of(const std::string& toml) {
   Settings settings;
   for (const TomlEntry& entry : entries)
     settings[entry.key] = fmt::format("{}", fmt::join(entry.values, ","));
-  for (const char* path : {"data", "init"})
+  for (const char* path : {"data", "init", "tokenizer"})
     if (const auto entry = settings.find(path); entry != settings.end())
       entry->second = path == std::string_view("data") ? data_found_from(folder, entry->second)
                                                        : file_found_from(folder, entry->second);

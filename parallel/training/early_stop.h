@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// Ends a run whose validation loss (by BestBy, its accuracy with a minus) has not fallen for some validations in a row
-/// (TrainOptions::early_stop; Keras's EarlyStopping with patience). All ranks see the same losses,
-/// so that they come to the same end. A resumed run counts on.
+/// Ends a run whose validation loss (by BestBy, its accuracy with a minus) has not fallen for some
+/// validations in a row (TrainOptions::early_stop; Keras's EarlyStopping with patience). All ranks
+/// see the same losses, so that they come to the same end. A resumed run counts on.
 class EarlyStop {
  public:
   EarlyStop() = default;

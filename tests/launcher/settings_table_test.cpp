@@ -66,7 +66,7 @@ TEST(SettingsTable, WhatASettingWritesItReads) {
 TEST(SettingsTable, RefusesWhatIsNotAValue) {
   // Those that take any text: names of files and of columns, and regular expressions.
   const std::set<std::string> of_text{
-      "algorithms", "class-weights", "data", "init", "out", "resume"};
+      "algorithms", "class-weights", "data", "init", "out", "resume", "tokenizer"};
   for (const TrainFlags& run : kinds_of_runs())
     for (const Setting& setting : settings_table()) {
       if (broken_condition(setting, run, "") != nullptr || of_text.contains(setting.name) ||
