@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/ops/embedding/class_token.h"
 #include "core/ops/embedding/embedding.h"
 #include "core/ops/layer_norm.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
+#include "core/ops/narrow.h"
 #include "tests/gpu/rates.h"
 
 namespace lockstep::rates {
@@ -53,6 +55,18 @@ void time_embedding(Rates& rates, const Sizes& sizes, std::int64_t samples, DTyp
   time("embedding_bwd_positions", 1, ops::EmbeddingBwdPositions(sizes.tokens), dy);
 }
 
+/// Of vision transformers: one token more than there are patches.
+void time_patches(Rates& rates, const Sizes& sizes, std::int64_t samples, DType type) {
+  const std::int64_t patches = sizes.tokens / 4, width = sizes.width;
+  const TensorType x{{samples, patches, width}, type}, y{{samples, patches + 1, width}, type};
+  const auto time = [&](const std::string& name, const Operator& op, const auto&... inputs) {
+    rates.time({.name = name, .shape = y.shape.to_string(), .type = type}, op, {inputs...});
+  };
+  time("class_token", ops::ClassToken(), x, f32({1, width}), f32({patches + 1, width}));
+  time("narrow", ops::Narrow(1, patches), y);
+  time("narrow_bwd", ops::NarrowBwd(1, patches + 1), x);
+}
+
 void time_loss(Rates& rates, const Sizes& sizes, std::int64_t samples, DType type) {
   const TensorType logits{{samples, sizes.tokens, sizes.classes}, type};
   const TensorType labels{{samples, sizes.tokens}, DType::i32};
@@ -74,6 +88,7 @@ void time_transformer(Rates& rates) {
     for (std::int64_t n : samples) {
       time_layer_norm(rates, sizes, n, type);
       time_embedding(rates, sizes, n, type);
+      time_patches(rates, sizes, n, type);
     }
     time_loss(rates, sizes, samples.front(), type);
   }
