@@ -23,15 +23,12 @@ struct DropoutStream {
   LaunchCounters counters;
   std::uint32_t threshold = 0;  ///< words below it are dropped
   float scale = 1.0f;           ///< of what is kept
-  bool whole_samples = false;   ///< element 0 decides for all
 
   /// Words of elements [4 block, 4 block + 4) of sample n of the micro-batch.
   __device__ RandomBlock words(std::int64_t n, std::int64_t block) const {
-    const std::uint64_t place = whole_samples ? 0 : std::uint64_t(block);
-    RandomBlock words =
-        philox(key, counters.step(), (counters.first_sample() + std::uint64_t(n)) << 32 | place);
-    if (whole_samples) words[1] = words[2] = words[3] = words[0];
-    return words;
+    return philox(key,
+                  counters.step(),
+                  (counters.first_sample() + std::uint64_t(n)) << 32 | std::uint64_t(block));
   }
   __device__ float apply(float x, std::uint32_t word) const {
     return word >= threshold ? x * scale : 0.0f;
@@ -73,23 +70,43 @@ __global__ void dropout_blocks_kernel(
   }
 }
 
+/// Element 0 of a sample decides for all. sample_elems is a multiple of N.
+template <typename T, int N>
+__global__ void dropout_samples_kernel(
+    T* y, const T* x, std::int64_t samples, std::int64_t sample_elems, DropoutStream stream) {
+  const std::int64_t sample_groups = sample_elems / N;
+  for (std::int64_t g = global_thread(); g < samples * sample_groups; g += all_threads()) {
+    const std::uint32_t word = stream.words(g / sample_groups, 0)[0];
+    Floats<N> values = load_floats<N>(x + g * N);
+    for (int i = 0; i < N; ++i) values.values[i] = stream.apply(values.values[i], word);
+    store_floats(y + g * N, values);
+  }
+}
+
 template <typename T>
 class DropoutKernel final : public BoundKernel {
  public:
   /// rate in [0, 1) has 24 bits, so the threshold is below 2^32.
   DropoutKernel(const ops::Dropout& op, const KernelSpec& spec, const Device& device)
-      : BoundKernel(device), path_(spec.path), samples_(spec.inputs[0].shape[0]) {
+      : BoundKernel(device),
+        path_(spec.path),
+        whole_samples_(op.whole_samples()),
+        samples_(spec.inputs[0].shape[0]) {
     sample_elems_ = samples_ == 0 ? 0 : spec.inputs[0].elems() / samples_;
     stream_.threshold = std::uint32_t(std::llround(double(op.rate()) * 0x1p32));
     stream_.scale = float(1.0 / (1.0 - double(op.rate())));
-    stream_.whole_samples = op.whole_samples();
   }
 
   void run(const RunState& state) override {
     constexpr int kPack = Pack<T>::kElems;
     stream_.key = random_key(state.seed, path_);
     stream_.counters = LaunchCounters(state);
-    if (sample_elems_ % kPack == 0)
+    if (whole_samples_)
+      with_width<T>(sample_elems_, [&](auto width) {
+        constexpr int kWidth = decltype(width)::value;
+        start(dropout_samples_kernel<T, kWidth>, sample_elems_ / kWidth);
+      });
+    else if (sample_elems_ % kPack == 0)
       start(dropout_packs_kernel<T, kPack>, sample_elems_ / kPack);
     else
       start(dropout_blocks_kernel<T>, ceil_div(sample_elems_, kWords));
@@ -111,6 +128,7 @@ class DropoutKernel final : public BoundKernel {
   }
 
   std::string path_;
+  bool whole_samples_;
   std::int64_t samples_;
   std::int64_t sample_elems_ = 0;
   DropoutStream stream_;

@@ -78,10 +78,10 @@ std::string rounded_within(const ValueRange& range, double value) {
     const std::string text = fmt::format("{:.{}g}", value, digits);
     const double back = std::strtod(text.c_str(), nullptr);
     // To the range's width, not to the number's size: 1e5 to 1e5 + 50 has fifty values.
-    if (back >= range.least && back <= range.most &&
-        std::abs(back - value) <= 5e-4 * (range.scale == ValueRange::Scale::log
-                                              ? std::abs(value)
-                                              : range.most - range.least))
+    const double width = range.most - range.least;
+    const double whole =
+        range.scale == ValueRange::Scale::log ? std::min(std::abs(value), width) : width;
+    if (back >= range.least && back <= range.most && std::abs(back - value) <= 5e-4 * whole)
       return text;
   }
   return fmt::format("{:.17g}", value);
