@@ -49,15 +49,18 @@ Samples samples_of(const KernelSpec& spec, std::int64_t start) {
 template <typename T>
 class NarrowKernel final : public BoundKernel {
  public:
-  NarrowKernel(std::int64_t start, const KernelSpec& spec, const Device& device)
-      : BoundKernel(device), samples_(samples_of(spec, start)), width_(spec.outputs[0].shape[2]) {}
+  NarrowKernel(bool backward, std::int64_t start, const KernelSpec& spec, const Device& device)
+      : BoundKernel(device),
+        backward_(backward),
+        samples_(samples_of(spec, start)),
+        width_(spec.outputs[0].shape[2]) {}
   void run(const RunState&) override {
     with_width<T>(width_, [&](auto width) {
       constexpr int kWidth = decltype(width)::value;
-      launch("narrow",
+      launch(backward_ ? "narrow_bwd" : "narrow",
              cover(samples_.samples * samples_.written / kWidth),
              stream(),
-             narrow_kernel<T, kWidth>,
+             backward_ ? narrow_bwd_kernel<T, kWidth> : narrow_kernel<T, kWidth>,
              output<T>(0),
              input<T>(0),
              samples_);
@@ -65,29 +68,7 @@ class NarrowKernel final : public BoundKernel {
   }
 
  private:
-  Samples samples_;
-  std::int64_t width_;
-};
-
-template <typename T>
-class NarrowBwdKernel final : public BoundKernel {
- public:
-  NarrowBwdKernel(std::int64_t start, const KernelSpec& spec, const Device& device)
-      : BoundKernel(device), samples_(samples_of(spec, start)), width_(spec.outputs[0].shape[2]) {}
-  void run(const RunState&) override {
-    with_width<T>(width_, [&](auto width) {
-      constexpr int kWidth = decltype(width)::value;
-      launch("narrow_bwd",
-             cover(samples_.samples * samples_.written / kWidth),
-             stream(),
-             narrow_bwd_kernel<T, kWidth>,
-             output<T>(0),
-             input<T>(0),
-             samples_);
-    });
-  }
-
- private:
+  bool backward_;
   Samples samples_;
   std::int64_t width_;
 };
@@ -97,13 +78,13 @@ class NarrowBwdKernel final : public BoundKernel {
 std::unique_ptr<Kernel> make_narrow_kernel(const ops::Narrow& op,
                                            const KernelSpec& spec,
                                            const Device& device) {
-  return make_stored<NarrowKernel>(spec.inputs[0].dtype, op.start(), spec, device);
+  return make_stored<NarrowKernel>(spec.inputs[0].dtype, false, op.start(), spec, device);
 }
 
 std::unique_ptr<Kernel> make_narrow_bwd_kernel(const ops::NarrowBwd& op,
                                                const KernelSpec& spec,
                                                const Device& device) {
-  return make_stored<NarrowBwdKernel>(spec.inputs[0].dtype, op.start(), spec, device);
+  return make_stored<NarrowKernel>(spec.inputs[0].dtype, true, op.start(), spec, device);
 }
 
 }  // namespace lockstep::cuda
