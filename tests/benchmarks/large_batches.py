@@ -25,9 +25,9 @@ DATA = pathlib.Path(os.environ.get("LOCKSTEP_TEST_DATA", PROJECT.parent / "share
 REFERENCE = 256
 TRAINING_SAMPLES = 60000
 OPTIMIZERS = {
-    "sgd": {"rates": [0.05, 0.1, 0.2], "scaling": "linear", "flags": ["--momentum=0.9"]},
-    "lars": {"rates": [1, 2, 4], "scaling": "sqrt", "flags": ["--weight-decay=1e-4"]},
-    "lamb": {"rates": [0.002, 0.004, 0.008], "scaling": "sqrt", "flags": []},
+    "sgd": {"rates": [0.1, 0.2, 0.4], "scaling": "linear", "flags": ["--momentum=0.9"]},
+    "lars": {"rates": [2, 4, 8, 16], "scaling": "sqrt", "flags": ["--weight-decay=1e-4"]},
+    "lamb": {"rates": [0.004, 0.008, 0.016, 0.032], "scaling": "sqrt", "flags": []},
 }
 
 

@@ -145,6 +145,8 @@ std::int64_t resident_kib() {
 }
 
 TEST(Allocation, ResidentMemoryStaysFlatOver10000Steps) {
+  // Four ranks leak where two do, and take three minutes on two cores.
+  if (testing::mpi_world().size() > 2) GTEST_SKIP() << "needs one or two ranks";
   std::int64_t before = 0;
   train(testing::mpi_world(), "mlp", Precision::fp32, 1000, 9000, [&] { before = resident_kib(); });
   // A leak of one 16-byte block a step would be 144 KiB in 9,000 steps.
