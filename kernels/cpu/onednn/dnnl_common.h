@@ -5,8 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "core/base/blocked_signals.h"
 #include "kernels/cpu/matrix_library.h"
 
+// Note [Signals wait for oneDNN]
+//
+// Up to oneDNN 3.11.1 some of its fp32 GEMMs for AVX2 and AVX-512 keep a heap address in the stack
+// pointer (oneDNN issue 4845): a signal handler that runs meanwhile writes its frame there, over
+// whatever lies there. So a request to stop, a terminal's, or a profiler's timer would end the run
+// with a damaged heap, or change a weight. Any primitive may end in such a GEMM, so that signals
+// from outside wait for the end of every call.
+//
 /// What the kernels made of oneDNN share. Every call of oneDNN goes through `translate`.
 namespace lockstep::cpu {
 
@@ -15,10 +24,12 @@ const dnnl::engine& dnnl_engine();
 /// Throws OutOfMemory or Error with `what` and oneDNN's message.
 [[noreturn]] void throw_translated(const std::string& what, const dnnl::error& error);
 
-/// Calls `function` under one thread; its oneDNN exceptions become Error and name `what`.
+/// Calls `function` under one thread and with signals held back (Note [Signals wait for oneDNN]);
+/// its oneDNN exceptions become Error and name `what`.
 template <typename Function>
 auto translate(const std::string& what, Function function) {
   use_one_thread();
+  const BlockedSignals signals_wait;
   try {
     return function();
   } catch (const dnnl::error& error) {

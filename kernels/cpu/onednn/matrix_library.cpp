@@ -30,6 +30,7 @@ std::function<void()> make_gemm(dnnl::memory::data_type type, std::int64_t size)
   };
   const dnnl::memory left = zeros(a), right = zeros(description.weights_desc()), result = zeros(a);
   return [left, right, result, product = dnnl::matmul(description)] {
+    const BlockedSignals signals_wait;
     dnnl::stream stream(dnnl_engine());
     product.execute(stream,
                     {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, result}});
