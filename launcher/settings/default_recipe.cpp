@@ -46,4 +46,10 @@ const DefaultRecipe& default_recipe(std::string_view name) {
       ->recipe;
 }
 
+std::string_view default_model(std::string_view source_kind) {
+  if (source_kind == "csv") return "mlp";
+  if (source_kind == "text" || source_kind == "tokens") return "gpt";
+  return "convnet";
+}
+
 }  // namespace lockstep

@@ -58,6 +58,10 @@ TrainFlags read_settings(const GivenSettings& all, const std::string& data_of_fi
   TrainFlags flags = default_flags();
   flags.placeholder = given.placeholder;
   flags.ranks_from_run = given.ranks_from_run;
+  if (given.has("data") && !given.has("model"))
+    given.set("model",
+              {std::string(default_model(source_kind(given.text("data"))))},
+              SettingSource::derived);
   for (const Setting& setting : settings_table()) {
     const GivenSettings::Value* const value = given.find(setting.name);
     if (value != nullptr) {

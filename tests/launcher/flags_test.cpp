@@ -59,6 +59,20 @@ TEST(Flags, EachModelHasItsRecipe) {
             to_string(Sgd{}) + ", " + cosine + " clip=0");
 }
 
+TEST(Flags, TheDataSayWhichModelWhereNoneIsNamed) {
+  const auto model = [](const Arguments& arguments) {
+    return parse_train_flags(arguments).model.name;
+  };
+  EXPECT_EQ(model({"--data=csv:x"}), "mlp");
+  EXPECT_EQ(model({"--data=text:x"}), "gpt");
+  EXPECT_EQ(model({"--data=tokens:x"}), "gpt");
+  EXPECT_EQ(model({"--data=images:x"}), "convnet");
+  EXPECT_EQ(model({"--data=csv:x", "--model=convnet"}), "convnet");
+  // With the recipe of that model.
+  EXPECT_TRUE(
+      std::holds_alternative<AdamW>(parse_train_flags({"--data=text:x"}).options.optimizer));
+}
+
 const Arguments kGpt{"--model=gpt", "--data=text:x"};
 
 TEST(Flags, OneWayOfClippingTakesThePlaceOfTheRecipes) {

@@ -91,7 +91,8 @@ void add_model_settings(std::vector<Setting>& table) {
   SettingRows rows(table, "Model");
   rows.custom("model",
               "NAME",
-              fmt::format("one of {}", fmt::join(nn::model_names(), ", ")),
+              fmt::format("one of {}; of a table mlp and of texts gpt, where it is left out",
+                          fmt::join(nn::model_names(), ", ")),
               set_model,
               [](const TrainFlags& flags) { return flags.model.name; });
   Setting& hidden = rows.add("hidden", "N,N,...", "mlp: sizes of the hidden layers, or none");
