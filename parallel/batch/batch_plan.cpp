@@ -176,11 +176,11 @@ std::int64_t default_micro_batch(std::int64_t global_batch) {
 }
 
 void expect_whole_batch(std::int64_t global_batch, std::int64_t training_samples) {
-  LOCKSTEP_CHECK(global_batch <= training_samples,
-                 ConfigError,
-                 "`global_batch` {} is larger than the {} training samples",
-                 global_batch,
-                 training_samples);
+  if (global_batch > training_samples)
+    throw ConfigError(fmt::format("`global_batch` {} is larger than the {} training samples",
+                                  global_batch,
+                                  training_samples),
+                      fmt::format("use a `global_batch` of {} or less", training_samples));
 }
 
 std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
