@@ -69,6 +69,23 @@ void require_found(const NamedFile& file) {
     throw DataError(fmt::format("{}: {}", file.path, file.problem), "check the name");
 }
 
+bool is_array(const NamedFile& file) { return file.path.ends_with(".npy"); }
+
+/// Each row of an array is a sample; bad ones are named, and the others predicted.
+void predict_array(const PredictionJob& job, const NamedFile& file, SampleBatch& batch) {
+  const data::ArrayInputs samples(data::NpyArray::open(file.path), job.run.trained);
+  for (std::int64_t row = 0; row < samples.size(); ++row) {
+    try {
+      samples.load(row, batch.slot());
+    } catch (const DataError& problem) {
+      job.inputs.add_bad(problem.what());
+      continue;
+    }
+    batch.add({samples.place(row), 0, {}});
+  }
+  batch.run();
+}
+
 /// `batch` is made for the first table that has rows.
 void predict_table(const PredictionJob& job,
                    const NamedFile& file,
@@ -91,23 +108,6 @@ void predict_table(const PredictionJob& job,
     batch->add({file.path, table.lines[i], table.ids.empty() ? std::string() : table.ids[i]});
   }
   batch->run();
-}
-
-bool is_array(const NamedFile& file) { return file.path.ends_with(".npy"); }
-
-/// Each row of an array is a sample; bad ones are named, and the others predicted.
-void predict_array(const PredictionJob& job, const NamedFile& file, SampleBatch& batch) {
-  const data::ArrayInputs samples(data::NpyArray::open(file.path), job.run.trained);
-  for (std::int64_t row = 0; row < samples.size(); ++row) {
-    try {
-      samples.load(row, batch.slot());
-    } catch (const DataError& problem) {
-      job.inputs.add_bad(problem.what());
-      continue;
-    }
-    batch.add({samples.place(row), 0, {}});
-  }
-  batch.run();
 }
 
 }  // namespace

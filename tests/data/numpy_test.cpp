@@ -21,7 +21,7 @@ using test::zip_file;
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::string kGoldens = LOCKSTEP_SOURCE_DIR "/tests/data/numpy_goldens/";
+const std::string kNumpyGoldens = LOCKSTEP_SOURCE_DIR "/tests/data/numpy_goldens/";
 
 std::vector<double> numbers_of(const NpyArray& array) {
   std::vector<double> numbers(std::size_t(array.rows() * array.row_elems()));
@@ -74,7 +74,7 @@ TEST(NumpyGoldens, EveryTypeOrderAndVersionIsReadAsNumpyWroteIt) {
                            "version2",
                            "version3",
                            "fortran"}) {
-    const NpyArray array = NpyArray::open(kGoldens + name + ".npy");
+    const NpyArray array = NpyArray::open(kNumpyGoldens + name + ".npy");
     const std::vector<double> numbers = numbers_of(array);
     ASSERT_EQ(numbers.size(), std::string(name) == "fortran" ? 24u : 12u) << name;
     for (std::size_t i = 0; i < numbers.size(); ++i)
@@ -84,7 +84,7 @@ TEST(NumpyGoldens, EveryTypeOrderAndVersionIsReadAsNumpyWroteIt) {
 }
 
 TEST(NumpyGoldens, ArchivesStoredDeflatedAndWithoutNamesAreTheSame) {
-  const DataSplit stored = numpy(kGoldens + "stored.npz");
+  const DataSplit stored = numpy(kNumpyGoldens + "stored.npz");
   ASSERT_EQ(stored.train->size(), 6);
   EXPECT_EQ(stored.train->spec().input.to_string(), "u8[4, 4, 3]");
   EXPECT_EQ(stored.train->spec().classes, 3);
@@ -92,7 +92,7 @@ TEST(NumpyGoldens, ArchivesStoredDeflatedAndWithoutNamesAreTheSame) {
   for (std::size_t i = 0; i < 48; ++i) EXPECT_EQ(int(bytes[i]), int(5 * 48 + i) % 7);
   EXPECT_EQ(label_of(*stored.train, 0, 4), 1);
   for (const char* other : {"deflated.npz", "unnamed.npz"}) {
-    const DataSplit split = numpy(kGoldens + other);
+    const DataSplit split = numpy(kNumpyGoldens + other);
     EXPECT_EQ(split.train->fingerprint(), stored.train->fingerprint()) << other;
     EXPECT_EQ(sample_bytes(*split.train, 0, 3), sample_bytes(*stored.train, 0, 3)) << other;
   }
