@@ -10,6 +10,7 @@
 #include "core/base/file_reader.h"
 #include "core/base/parameter_names.h"
 #include "core/data/input_file.h"
+#include "core/data/normalisation.h"
 #include "core/data/preprocessing.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
@@ -47,10 +48,7 @@ class Cifar10 final : public Dataset {
     spec_.input = {{kCifarSize, kCifarSize, 3}, DType::u8};
     spec_.target = {{}, DType::i32};
     spec_.classes = kCifarClasses;
-    for (int c = 0; c < 3; ++c) {
-      spec_.scale.push_back(1.0f / 255.0f / kCifar10Deviation[c]);
-      spec_.shift.push_back(-kCifar10Mean[c] / kCifar10Deviation[c]);
-    }
+    normalise(spec_, kCifar10Mean, kCifar10Deviation);
   }
 
   const SampleSpec& spec() const override { return spec_; }

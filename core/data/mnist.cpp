@@ -7,6 +7,7 @@
 #include "core/base/parameter_names.h"
 #include "core/data/idx.h"
 #include "core/data/input_file.h"
+#include "core/data/normalisation.h"
 #include "core/data/preprocessing.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
@@ -18,9 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMnistSize = 28;
 constexpr int kMnistClasses = 10;
-// Mean and deviation of the training pixels in [0, 1], as everyone rounds them.
-constexpr float kMnistMean = 0.1307f;
-constexpr float kMnistDeviation = 0.3081f;
 
 constexpr const char* kMnistHint =
     "expected the four MNIST files train-images-idx3-ubyte, train-labels-idx1-ubyte, "
@@ -33,8 +31,7 @@ class Mnist final : public Dataset {
     spec_.input = {{kMnistSize, kMnistSize, 1}, DType::u8};
     spec_.target = {{}, DType::i32};
     spec_.classes = kMnistClasses;
-    spec_.scale = {1.0f / 255.0f / kMnistDeviation};
-    spec_.shift = {-kMnistMean / kMnistDeviation};
+    normalise(spec_, kMnistMean, kMnistDeviation);
     hash_ = content_hash(images_.data.data(), images_.data.size());
     hash_ = content_hash(labels_.data.data(), labels_.data.size(), hash_);
   }

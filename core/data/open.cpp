@@ -33,7 +33,7 @@ void expect_no_fraction(const Source& source, const OpenOptions& options) {
 void expect_no_crop(const Source& source, const OpenOptions& options) {
   LOCKSTEP_CHECK(options.resized_crop == 0,
                  ConfigError,
-                 "`augment`: resized-crop needs images:DIR or packed:FILE, got {}",
+                 "`augment`: resized-crop needs images:DIR, packed:FILE or webdataset:PATH, got {}",
                  as_written(source.text));
 }
 
@@ -90,6 +90,10 @@ DataSplit open_packed(const Source& source, const OpenOptions& options) {
   return packed(source.rest, image_options(options));
 }
 
+DataSplit open_webdataset(const Source& source, const OpenOptions& options) {
+  return webdataset(source.rest, image_options(options));
+}
+
 /// Reads "224x224x3:1000" into `shape`; false where it is something else.
 bool read_shape(std::string_view text, SyntheticShape& shape) {
   const char* at = text.data();
@@ -118,6 +122,11 @@ DataSplit open_synthetic(const Source& source, const OpenOptions& options) {
   return synthetic(shape, options.seed);
 }
 
+DataSplit open_numpy(const Source& source, const OpenOptions& options) {
+  expect_no_crop(source, options);
+  return numpy(source.rest, options);
+}
+
 DataSplit open_text(const Source& source, const OpenOptions& options) {
   expect_no_crop(source, options);
   return text(source.rest, options);
@@ -133,13 +142,15 @@ struct Opener {
   DataSplit (*open)(const Source&, const OpenOptions&);
 };
 
-constexpr std::array<Opener, 9> kOpeners{
+constexpr std::array<Opener, 11> kOpeners{
     {{{"glyphs", "", "drawn digits"}, open_glyphs},
      {{"csv", "FILE", "a table"}, open_csv},
      {{"mnist", "DIR"}, open_mnist},
      {{"cifar10", "DIR"}, open_cifar10},
      {{"images", "DIR", "a folder of JPEG and PNG files per class"}, open_images},
      {{"packed", "FILE", "of lockstep pack"}, open_packed},
+     {{"webdataset", "PATH", "tar shards"}, open_webdataset},
+     {{"numpy", "PATH", ".npz, or a folder of .npy"}, open_numpy},
      {{"text", "FILE", "characters"}, open_text},
      {{"tokens", "PATH", "of lockstep tokenize, nanoGPT or llm.c"}, open_tokens},
      {{"synthetic", "[:HxWxC[:CLASSES]]"}, open_synthetic}}};

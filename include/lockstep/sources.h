@@ -45,7 +45,8 @@ enum class Missing : std::uint8_t {
 /// How csv() reads a table. A column is named, or counted from 1 (-1: the last) where no column has
 /// that name.
 struct TableOptions {
-  std::optional<Task> task = {};  ///< empty: chosen by the label columns, see csv()
+  /// Empty: chosen by the label columns, see csv(), or by the targets, see numpy().
+  std::optional<Task> task = {};
   /// Empty: the last column that is neither dropped nor an id.
   std::vector<std::string> label_columns = {};
   char separator = '\0';  ///< 0: the comma, semicolon or tab that the header line has most of
@@ -146,6 +147,22 @@ DataSplit images(const std::string& folder, const ImageOptions& options = {});
 /// ranks of a host. Throws DataError where the file is not as it says, naming the byte.
 DataSplit packed(const std::string& file, const ImageOptions& options = {});
 
+/// Images in WebDataset's shards, uncompressed tars: a pattern, shard-{000000..000009}.tar; a
+/// folder of them; or DIR/train and DIR/val (or valid, validation, test), or files with these words
+/// in their names. A sample is KEY.jpg, .jpeg or .png followed or preceded by KEY.cls, or by
+/// KEY.json with "cls", "class", "label" or "target". Classes that are whole numbers are
+/// themselves, other texts are numbered in the order of their bytes. Samples as images() makes
+/// them.
+///
+/// Opening reads all headers and labels once, and keeps 24 bytes a sample and 8 for each that a
+/// part uses: so samples come in any order, each once an epoch, not from a buffer that is shuffled.
+///
+/// Throws ConfigError: options out of range, a pattern that names no shards; DataError naming shard
+/// and sample: a tar that is compressed, cut off or damaged, links in it, a sample without image or
+/// class, with two of one, or under a key that its shard has had; from load() for an image that
+/// cannot be decoded.
+DataSplit webdataset(const std::string& shards, const ImageOptions& options = {});
+
 /// Whether the windows of tokens that a model sees span documents.
 enum class Documents : std::uint8_t {
   crossing,  ///< a window begins anywhere, and may hold the end of one document and the begin of
@@ -171,7 +188,7 @@ struct OpenOptions {
   std::shared_ptr<const Tokenizer> tokenizer = {};
   /// Targets with this value count in neither loss nor accuracy.
   std::optional<std::int32_t> ignore_index = {};
-  TableOptions table = {};  ///< csv
+  TableOptions table = {};  ///< csv; numpy: its task
   /// The record of a trained model, which is to be evaluated: images are resized and cropped, and
   /// columns standardised, as it says; class folders, columns and characters are found in it by
   /// name; image_size and the options of tables that it answers are not looked at. A source that
@@ -188,13 +205,35 @@ struct OpenOptions {
 /// naming file and byte: invalid UTF-8, a NUL.
 DataSplit text(const std::string& file, const OpenOptions& options);
 
-/// Files of tokens, little-endian, of 16 bits, bare (nanoGPT) or after llm.c's header, or of 32
-/// bits after that header: a folder with train.bin and val.bin, or one file, whose last tenth (or
-/// validation_fraction) is the validation part. Samples as text() makes them. Throws DataError: an
-/// odd number of bytes, a header that lies; when loading: a token past the vocabulary, with its
+/// Files of tokens, little-endian, of 16 bits, bare (nanoGPT) or after llm.c's header, of 32 bits
+/// after that header, or NumPy's arrays [N] of uint16, uint32 or int32: a folder with train.bin and
+/// val.bin, or train.npy and val.npy, or one file, whose last tenth (or validation_fraction) is the
+/// validation part. Samples as text() makes them. Throws DataError: an odd number of bytes, a
+/// header that lies, an array of another type; when loading: a token past the vocabulary, with its
 /// position. ConfigError: tokens of another tokenizer, or of a larger vocabulary than
 /// options.vocabulary; separate documents of a file that does not say where they end.
 DataSplit tokens(const std::string& path, const OpenOptions& options);
+
+/// NumPy's arrays: an .npz, a folder of .npy files, or a folder with train.npz and val.npz. Format
+/// 1.0 to 3.0, little-endian bool, int8 to int64, uint8 to uint64, float16 to float64, in C or
+/// Fortran order; stored or deflated. Arrays that are not compressed are read where they lie.
+///
+/// Names: x_train, y_train and x_val, y_val (or valid, validation, test), or train_x, train_y; or
+/// x, y without parts, of which options.validation_fraction is kept. For x may stand X, images,
+/// data, features or inputs, for y Y, labels, target or targets.
+///
+/// Inputs: uint8 [N, H, W] or [N, H, W, C] of 1 or 3 channels become u8 [H, W, C], normalised as
+/// mnist() and images() are; floats of such shapes f32 [H, W, C], as they are; [N, F] f32 [F],
+/// standardised as csv() does.
+///
+/// Targets: whole numbers [N] or [N, 1], or one-hot [N, K], are classes 0 to K-1; other 0 and 1
+/// [N, K] labels; other floats [N] or [N, K] numbers, standardised where inputs are;
+/// options.table.task chooses otherwise.
+///
+/// Throws DataError naming file, array and index: another type or order of bytes, a header that
+/// lies, a file that is cut short, arrays of other names or shapes, labels out of range, numbers
+/// that are not finite; ConfigError as csv() does.
+DataSplit numpy(const std::string& path, const OpenOptions& options = {});
 
 /// Of data with one class a sample, how many samples each class has; those to be ignored count in
 /// none. Throws ConfigError: other data; DataError: a label out of range.
@@ -207,6 +246,19 @@ std::vector<std::int64_t> class_counts(const Dataset& dataset);
 /// label out of range; when loading: one that another epoch changes.
 std::shared_ptr<const Dataset> balanced_classes(std::shared_ptr<const Dataset> dataset,
                                                 std::uint64_t seed);
+
+/// Several sources of the same kind of samples as one. An epoch has as many samples as their
+/// training parts together; of these source i gives the share weights[i] / sum(weights), rounded to
+/// whole samples that add up. Each source's samples come in passes over all of them in an order
+/// drawn anew, from where the epoch before has ended: none comes a second time before all others
+/// have come once. What sample `index` of an epoch is depends on (seed, epoch, index) alone.
+/// Validation is all of the sources' validation parts, one after the other.
+/// Throws ConfigError: less than two sources, as many weights as sources they are not, a weight
+/// that is not above 0 or gives a source no sample, samples of other types, classes, names or
+/// normalisation than the first source's.
+DataSplit mixed_sources(const std::vector<DataSplit>& sources,
+                        const std::vector<double>& weights,
+                        std::uint64_t seed);
 
 /// A kind of source that open() knows.
 struct SourceKind {

@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/printable.h"
+#include "core/data/arrays/array_inputs.h"
 #include "core/data/images/image_reader.h"
 #include "core/data/table/table_inputs.h"
 #include "core/exec/batch_predictor.h"
@@ -68,11 +69,32 @@ void require_found(const NamedFile& file) {
     throw DataError(fmt::format("{}: {}", file.path, file.problem), "check the name");
 }
 
+bool is_array(const NamedFile& file) { return file.path.ends_with(".npy"); }
+
+/// Each row of an array is a sample; bad ones are named, and the others predicted.
+void predict_array(const PredictionJob& job, const NamedFile& file, SampleBatch& batch) {
+  const data::ArrayInputs samples(data::NpyArray::open(file.path), job.run.trained);
+  for (std::int64_t row = 0; row < samples.size(); ++row) {
+    try {
+      samples.load(row, batch.slot());
+    } catch (const DataError& problem) {
+      job.inputs.add_bad(problem.what());
+      continue;
+    }
+    batch.add({samples.place(row), 0, {}});
+  }
+  batch.run();
+}
+
 /// `batch` is made for the first table that has rows.
 void predict_table(const PredictionJob& job,
                    const NamedFile& file,
                    std::optional<SampleBatch>& batch) {
   require_found(file);
+  if (is_array(file)) {
+    if (!batch) batch.emplace(job, kPredictedAtOnce);
+    return predict_array(job, file, *batch);
+  }
   const std::string name = file.path == "-" ? "standard input" : file.path;
   const data::TableInputs table =
       data::read_table_inputs(name, read_named(file.path), job.run.trained);
@@ -113,14 +135,25 @@ void PredictedInputs::finish() const {
 
 void predict_images(const PredictionJob& job) {
   data::ImageReader reader(*job.run.trained.image, job.run.flags.max_pixels);
-  SampleBatch batch(job, std::int64_t(job.files.size()));
+  const bool has_array = std::ranges::any_of(job.files, is_array);
+  SampleBatch batch(job, has_array ? kPredictedAtOnce : std::int64_t(job.files.size()));
   for (const NamedFile& file : job.files)
     job.inputs.attempt([&] {
       require_found(file);
+      if (is_array(file)) return predict_array(job, file, batch);
       reader.read(file.path, batch.slot());
       batch.add({file.path, 0, {}});
     });
   batch.run();
+}
+
+void predict_arrays(const PredictionJob& job) {
+  SampleBatch batch(job, kPredictedAtOnce);
+  for (const NamedFile& file : job.files)
+    job.inputs.attempt([&] {
+      require_found(file);
+      predict_array(job, file, batch);
+    });
 }
 
 void predict_rows(const PredictionJob& job) {
@@ -134,7 +167,8 @@ void predict_files(const SavedRun& run,
                    const PredictionStyle& style) {
   const data::Preprocessing& trained = run.trained;
   const bool tokens = trained.task == data::Task::next_token;
-  if (!trained.table && !trained.image && !tokens)
+  const bool arrays = trained.source == "numpy" && !trained.table && !trained.image;
+  if (!trained.table && !trained.image && !tokens && !arrays)
     throw ConfigError(
         fmt::format("the run was trained on {}, and a file cannot be converted into its samples",
                     run.flags.data),
@@ -160,6 +194,8 @@ void predict_files(const SavedRun& run,
     predict_rows(work);
   } else if (trained.image) {
     predict_images(work);
+  } else if (arrays) {
+    predict_arrays(work);
   } else {
     predict_texts(work);
   }

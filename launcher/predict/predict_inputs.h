@@ -45,6 +45,9 @@ struct PredictionJob {
 
 /// Images of any size, read one at a time.
 void predict_images(const PredictionJob& job);
+/// Rows of .npy files, of a run whose samples are images of floats; other runs on images and tables
+/// take such files too.
+void predict_arrays(const PredictionJob& job);
 /// Rows of tables, with or without label columns.
 void predict_rows(const PredictionJob& job);
 /// Texts and files of tokens: loss, and the likeliest next tokens.

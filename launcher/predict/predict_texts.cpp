@@ -94,11 +94,13 @@ class TextPredictor {
   }
 
   /// Of a run whose tokens are not characters, what is not written out as its tokens are. Where the
-  /// run has a tokenizer, only a .bin: the other files are texts, perhaps in another encoding.
+  /// run has a tokenizer, only a .bin or .npy: the other files are texts, perhaps in another
+  /// encoding.
   bool is_token_file(const std::string& path, std::string_view text) const {
     const data::Preprocessing& trained = job_.run.trained;
     if (!trained.class_names.empty()) return false;
-    return trained.tokenizer ? path.ends_with(".bin") && !is_utf8(text) : !is_written_out(text);
+    const bool may_be = path.ends_with(".bin") || path.ends_with(".npy");
+    return trained.tokenizer ? may_be && !is_utf8(text) : !is_written_out(text);
   }
 
   /// Over the same windows as lockstep evaluate.

@@ -111,6 +111,8 @@ std::string read_config_file(const std::string& file,
         (entry.key == "init" || entry.key == "init-skip" || entry.key == "tokenizer"))
       continue;
     if (entry.key == "data") entry.values.back() = data_found_from(folder, data);
+    if (entry.key == "more-data")
+      for (std::string& other : entry.values) other = data_found_from(folder, other);
     if (entry.key == "init" || entry.key == "tokenizer")
       entry.values.back() = file_found_from(folder, entry.values.back());
     given.ranks_from_run |= source != ConfigSource::typed && entry.key == "ranks";

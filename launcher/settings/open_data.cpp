@@ -22,12 +22,13 @@ namespace fs = std::filesystem;
 
 /// Of tokens: the one that is named; else one that lies next to them; else of the model that a
 /// training starts from. Null: there is none, or it is not named and not one that can be read.
-std::shared_ptr<const data::Tokenizer> find_tokenizer(const TrainFlags& flags) {
+std::shared_ptr<const data::Tokenizer> find_tokenizer(const TrainFlags& flags,
+                                                      const std::string& source) {
   constexpr std::string_view kTokens = "tokens:";
-  if (!flags.data.starts_with(kTokens)) return nullptr;
+  if (!source.starts_with(kTokens)) return nullptr;
   if (!flags.tokenizer.empty())
     return std::make_shared<const data::Tokenizer>(io::read_tokenizer(flags.tokenizer));
-  const fs::path tokens = flags.data.substr(kTokens.size());
+  const fs::path tokens = source.substr(kTokens.size());
   const fs::path folder = is_folder(tokens) ? tokens : tokens.parent_path();
   std::vector<fs::path> places{folder / io::kTokenizerFile};
   if (const fs::path init = flags.options.init; !init.empty() && is_folder(init))
@@ -44,21 +45,36 @@ std::shared_ptr<const data::Tokenizer> find_tokenizer(const TrainFlags& flags) {
   return nullptr;
 }
 
+data::DataSplit open_one(const TrainFlags& flags,
+                         const std::string& source,
+                         const data::Preprocessing* trained) {
+  return data::open(source,
+                    {.validation_fraction = flags.val_fraction,
+                     .seed = flags.options.seed,
+                     .image_size = flags.image_size,
+                     .max_pixels = flags.max_pixels,
+                     .resized_crop = flags.options.augmentation.resized_crop,
+                     .context = flags.context,
+                     .vocabulary = flags.vocabulary,
+                     .documents = flags.documents,
+                     .tokenizer = trained == nullptr ? find_tokenizer(flags, source) : nullptr,
+                     .ignore_index = flags.ignore_index,
+                     .table = flags.table,
+                     .trained = trained});
+}
+
+data::DataSplit open_mixed(const TrainFlags& flags, const data::Preprocessing* trained) {
+  std::vector<data::DataSplit> sources{open_one(flags, flags.data, trained)};
+  for (const std::string& source : flags.more_data)
+    sources.push_back(open_one(flags, source, trained));
+  const std::vector<double> alike(sources.size(), 1.0);
+  return data::mixed_sources(
+      sources, flags.data_weights.empty() ? alike : flags.data_weights, flags.options.seed);
+}
+
 data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* trained) {
   data::DataSplit split =
-      data::open(flags.data,
-                 {.validation_fraction = flags.val_fraction,
-                  .seed = flags.options.seed,
-                  .image_size = flags.image_size,
-                  .max_pixels = flags.max_pixels,
-                  .resized_crop = flags.options.augmentation.resized_crop,
-                  .context = flags.context,
-                  .vocabulary = flags.vocabulary,
-                  .documents = flags.documents,
-                  .tokenizer = trained == nullptr ? find_tokenizer(flags) : nullptr,
-                  .ignore_index = flags.ignore_index,
-                  .table = flags.table,
-                  .trained = trained});
+      flags.more_data.empty() ? open_one(flags, flags.data, trained) : open_mixed(flags, trained);
   if (flags.balance_classes && split.train && trained == nullptr)
     split.train = data::balanced_classes(split.train, flags.options.seed);
   return split;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/model_spec.h"
 #include "lockstep/sources.h"
@@ -17,9 +18,11 @@ namespace lockstep {
 struct TrainFlags {
   nn::ModelSpec model;  ///< `outputs` is filled in once the data is known
   std::string data = "glyphs";
-  bool data_from_file = false;  ///< it was not typed
-  double val_fraction = 0;      ///< share of the samples kept, where the source has no such part
-  int image_size = 224;         ///< images and packed
+  bool data_from_file = false;         ///< it was not typed
+  std::vector<std::string> more_data;  ///< further sources, mixed with `data`
+  std::vector<double> data_weights;    ///< of `data` and each of more_data; empty: alike
+  double val_fraction = 0;  ///< share of the samples kept, where the source has no such part
+  int image_size = 224;     ///< images and packed
   std::int64_t max_pixels = data::kDefaultMaxPixels;  ///< images, and files to predict
   std::int64_t context = 0;                           ///< text, tokens: tokens of a sample
   std::int64_t vocabulary = 0;                        ///< tokens; 0: their own, or GPT-2's

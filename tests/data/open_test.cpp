@@ -37,15 +37,16 @@ TEST_F(Open, CsvSplitsAsAsked) {
 TEST_F(Open, OffersTheNearestKind) {
   EXPECT_THAT(error("glyph"), HasSubstr("got 'glyph' | did you mean 'glyphs'?"));
   EXPECT_THAT(error("mnsit:dir"), HasSubstr("did you mean 'mnist'?"));
-  EXPECT_THAT(error("imagenet"),
-              HasSubstr("expected glyphs, csv:FILE, mnist:DIR, cifar10:DIR, images:DIR, "
-                        "packed:FILE, text:FILE, tokens:PATH or synthetic"));
+  EXPECT_THAT(
+      error("imagenet"),
+      HasSubstr("expected glyphs, csv:FILE, mnist:DIR, cifar10:DIR, images:DIR, "
+                "packed:FILE, webdataset:PATH, numpy:PATH, text:FILE, tokens:PATH or synthetic"));
   EXPECT_THAT(error("/data/iris.csv"), HasSubstr("expected glyphs, csv:FILE, mnist:DIR"));
   EXPECT_THAT(error(""), HasSubstr("got ''"));
 }
 
 TEST_F(Open, EveryKindThatIsListedIsKnown) {
-  EXPECT_EQ(source_kinds().size(), 9u);
+  EXPECT_EQ(source_kinds().size(), 11u);
   for (const SourceKind& kind : source_kinds()) {
     const std::string name(kind.name);
     if (kind.takes_path()) {

@@ -7,10 +7,10 @@
 #include <gmock/gmock.h>
 #include <iterator>
 
+#include "core/base/zip/zip_format.h"
 #include "core/io/load_weights.h"
 #include "core/io/open_weights.h"
 #include "core/io/torch/torch_writer.h"
-#include "core/io/torch/zip_format.h"
 #include "lockstep/error.h"
 #include "tests/io/scratch_folder.h"
 

@@ -30,10 +30,15 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t step) {
   return (value + step - 1) / step * step;
 }
 
-/// Numbers in network byte order at any place of a file. Throws DataError after its end.
+/// Numbers in network byte order at any place of an image. Throws DataError after its end.
 class Bytes {
  public:
-  explicit Bytes(const FileReader& file) : file_(file) {}
+  Bytes(const FileReader& file, const ImagePlace& image)
+      : file_(file),
+        begin_(std::min(image.offset, file.bytes())),
+        size_(std::min(image.bytes.value_or(file.bytes()), file.bytes() - begin_)) {}
+
+  std::uint64_t size() const { return size_; }
 
   std::uint64_t number(std::uint64_t at, int bytes) {
     std::uint64_t value = 0;
@@ -45,15 +50,16 @@ class Bytes {
   std::uint8_t byte(std::uint64_t at) {
     if (at < first_ || at - first_ >= held_.size()) {
       first_ = at;
-      const std::uint64_t left = file_.bytes() - std::min(at, file_.bytes());
+      const std::uint64_t left = size_ - std::min(at, size_);
       held_ = std::span(buffer_).first(std::min<std::uint64_t>(left, buffer_.size()));
       LOCKSTEP_CHECK(!held_.empty(), DataError, "{}: ends", as_written(file_.path().string()));
-      file_.read(file_.path().string(), at, held_);
+      file_.read(file_.path().string(), begin_ + at, held_);
     }
     return std::to_integer<std::uint8_t>(held_[at - first_]);
   }
 
   const FileReader& file_;
+  std::uint64_t begin_, size_;
   std::array<std::byte, 4096> buffer_{};
   std::span<std::byte> held_;
   std::uint64_t first_ = 0;
@@ -125,19 +131,19 @@ std::optional<ImageHeader> read_png(Bytes& bytes, std::uint64_t file_bytes) {
 
 }  // namespace
 
-std::optional<ImageHeader> read_image_header(const std::string& file) {
+std::optional<ImageHeader> read_image_header(const ImagePlace& image) {
   try {
-    const FileReader reader(file);
-    Bytes bytes(reader);
-    if (bytes.number(0, 3) == 0xffd8ff) return read_jpeg(bytes, reader.bytes());
-    if (bytes.number(0, 8) == 0x89504e470d0a1a0a) return read_png(bytes, reader.bytes());
+    const FileReader reader(image.file);
+    Bytes bytes(reader, image);
+    if (bytes.number(0, 3) == 0xffd8ff) return read_jpeg(bytes, bytes.size());
+    if (bytes.number(0, 8) == 0x89504e470d0a1a0a) return read_png(bytes, bytes.size());
   } catch (const DataError&) {
   }
   return std::nullopt;
 }
 
 std::vector<std::uint64_t> largest_decodings(std::int64_t count,
-                                             const std::function<std::string(std::int64_t)>& path,
+                                             const std::function<ImagePlace(std::int64_t)>& place,
                                              std::int64_t max_pixels) {
   const std::int64_t read = std::min(count, kReadHeaders);
   std::vector<std::uint64_t> bytes(static_cast<std::size_t>(read));
@@ -146,7 +152,7 @@ std::vector<std::uint64_t> largest_decodings(std::int64_t count,
     try {
       for (std::int64_t i = next++; i < read; i = next++) {
         // `count` is far below 2^50.
-        const std::optional<ImageHeader> header = read_image_header(path(i * count / read));
+        const std::optional<ImageHeader> header = read_image_header(place(i * count / read));
         if (header && std::int64_t{header->size.width} * header->size.height <= max_pixels)
           bytes[std::size_t(i)] = header->decoding_bytes;
       }

@@ -20,18 +20,25 @@ struct ImageHeader {
   std::uint64_t decoding_bytes = 0;
 };
 
+/// Where an image lies: a file, or a part of one.
+struct ImagePlace {
+  std::string file = {};
+  std::uint64_t offset = 0;
+  std::optional<std::uint64_t> bytes = {};  ///< nothing: to the end of the file
+};
+
 /// Reads no more of a JPEG or PNG file than its header. Nothing: it is neither, damaged or not
 /// readable, which whoever decodes it will say.
-std::optional<ImageHeader> read_image_header(const std::string& file);
+std::optional<ImageHeader> read_image_header(const ImagePlace& image);
 
 /// Of this many files the headers are read, all where there are no more: evenly among them.
 constexpr std::int64_t kReadHeaders = 4096;
 
 /// ImageHeader::decoding_bytes of those of `count` files that take most, in descending order, as
-/// many as threads may load at once. `path` is called by several threads. Files of more than
+/// many as threads may load at once. `place` is called by several threads. Files of more than
 /// `max_pixels` are refused before they take anything, and do not count.
 std::vector<std::uint64_t> largest_decodings(std::int64_t count,
-                                             const std::function<std::string(std::int64_t)>& path,
+                                             const std::function<ImagePlace(std::int64_t)>& place,
                                              std::int64_t max_pixels);
 
 /// Of `largest_decodings`, those that `threads` threads may be at together.

@@ -4,25 +4,15 @@
 #include "core/base/check.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/input_file.h"
+#include "core/data/normalisation.h"
 
 namespace lockstep::data {
-namespace {
-
-// Of ImageNet's training pixels in [0, 1], as everyone rounds them.
-constexpr float kImageNetMean[] = {0.485f, 0.456f, 0.406f};
-constexpr float kImageNetDeviation[] = {0.229f, 0.224f, 0.225f};
-
-}  // namespace
-
 SampleSpec image_spec(int size, int classes) {
   SampleSpec spec;
   spec.input = {{size, size, 3}, DType::u8};
   spec.target = {{}, DType::i32};
   spec.classes = classes;
-  for (int c = 0; c < 3; ++c) {
-    spec.scale.push_back(1.0f / 255.0f / kImageNetDeviation[c]);
-    spec.shift.push_back(-kImageNetMean[c] / kImageNetDeviation[c]);
-  }
+  normalise(spec, kImageNetMean, kImageNetDeviation);
   return spec;
 }
 

@@ -79,8 +79,10 @@ class Images final : public Dataset {
   }
   std::uint64_t fingerprint() const override { return hash_; }
   std::uint64_t decoding_bytes(int threads) const override {
-    const auto path = [&](std::int64_t index) { return folder_->path(rows_[std::size_t(index)]); };
-    std::call_once(looked_, [&] { largest_ = largest_decodings(size(), path, max_pixels_); });
+    const auto place = [&](std::int64_t index) {
+      return ImagePlace{folder_->path(rows_[std::size_t(index)])};
+    };
+    std::call_once(looked_, [&] { largest_ = largest_decodings(size(), place, max_pixels_); });
     return sum_of_largest(largest_, threads);
   }
   ContentSample content_sample(std::uint64_t seed) const override {

@@ -11,26 +11,12 @@
 namespace lockstep::data {
 namespace {
 
-struct Standard {
-  double mean = 0;
-  double deviation = 1;
-};
-
 Standard standard_of(const std::vector<double>& values) {
-  const double n = double(values.size());
-  // Dividing before adding keeps columns near the largest double finite.
-  double mean = 0, largest = 0, share = 0;
-  for (const double value : values) mean += value / n;
-  for (const double value : values) largest = std::max(largest, std::abs(value - mean));
-  // Squares of shares of the largest distance can neither overflow nor all vanish.
-  for (const double value : values) {
-    const double distance = (value - mean) / largest;
-    share += distance * distance / n;
-  }
-  const double deviation = largest * std::sqrt(share);
-  // What rounding leaves of a constant column is not its deviation.
-  const bool constant = deviation <= 1e-12 * std::abs(mean) || !(deviation > 0);
-  return {mean, constant || !std::isfinite(deviation) ? 1.0 : deviation};
+  StandardFit fit(std::int64_t(values.size()));
+  for (const double value : values) fit.add_to_mean(value);
+  for (const double value : values) fit.add_distance(value);
+  for (const double value : values) fit.add_share(value);
+  return fit.standard();
 }
 
 /// Of values that are there.
@@ -44,6 +30,28 @@ double middle_of(std::vector<double> values, Missing missing) {
 }
 
 }  // namespace
+
+void StandardFit::add_to_mean(double value) {
+  // Dividing before adding keeps columns near the largest double finite.
+  mean_ += value / count_;
+}
+
+void StandardFit::add_distance(double value) {
+  largest_ = std::max(largest_, std::abs(value - mean_));
+}
+
+void StandardFit::add_share(double value) {
+  // Squares of shares of the largest distance can neither overflow nor all vanish.
+  const double distance = (value - mean_) / largest_;
+  share_ += distance * distance / count_;
+}
+
+Standard StandardFit::standard() const {
+  const double deviation = largest_ * std::sqrt(share_);
+  // What rounding leaves of a constant column is not its deviation.
+  const bool constant = deviation <= 1e-12 * std::abs(mean_) || !(deviation > 0);
+  return {mean_, constant || !std::isfinite(deviation) ? 1.0 : deviation};
+}
 
 void fit_standard(const std::string& name,
                   const TableRows& rows,

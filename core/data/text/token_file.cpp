@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
+#include "core/data/arrays/npy_array.h"
 #include "core/data/input_file.h"
 
 namespace lockstep::data {
@@ -48,6 +49,10 @@ TokenFile::TokenFile(const std::string& path) : path_(path), file_(path) {
                  DataError,
                  "{}: expected a regular file that is not empty",
                  as_written(path));
+  if (is_npy_file(file_)) {
+    read_npy_header();
+    return;
+  }
   if (read_header()) return;
   LOCKSTEP_CHECK(file_.bytes() % 2 == 0,
                  DataError,
@@ -56,6 +61,32 @@ TokenFile::TokenFile(const std::string& path) : path_(path), file_(path) {
                  as_written(path),
                  file_.bytes());
   header_.tokens = file_.bytes() / 2;
+}
+
+void TokenFile::read_npy_header() {
+  std::vector<std::byte> bytes(kNpyPrefixBytes);
+  file_.read(path_, 0, bytes);
+  bytes.resize(std::size_t(npy_header_bytes(path_, bytes)));
+  file_.read(path_, 0, bytes);
+  const NpyHeader array = parse_npy_header(path_, bytes);
+  const bool fits = array.type.is_whole() && (array.type.bytes == 2 || array.type.bytes == 4) &&
+                    array.type != NpyType{NpyType::Kind::whole, 2} && array.shape.size() == 1;
+  if (!fits)
+    throw DataError(fmt::format("{}: expected tokens, uint16[N] or uint32[N], got {}",
+                                as_written(path_),
+                                array.to_string()),
+                    "convert them: x.ravel().astype('uint16'), or 'uint32' for a vocabulary above "
+                    "65,536");
+  LOCKSTEP_CHECK(array.data_bytes() == file_.bytes() - array.bytes,
+                 DataError,
+                 "{}: the header says {}, {} bytes, but {} follow it",
+                 as_written(path_),
+                 array.to_string(),
+                 array.data_bytes(),
+                 file_.bytes() - array.bytes);
+  header_.token_bytes = array.type.bytes;
+  header_.tokens = std::uint64_t(array.shape[0]);
+  begin_ = array.bytes;
 }
 
 bool TokenFile::read_header() {

@@ -33,8 +33,9 @@ struct TokenFileHeader {
 /// Tokens need 32 bits from this vocabulary on.
 constexpr std::int64_t kMaxNarrowVocabulary = 65536;
 
-/// A file of 16-bit tokens without a header (nanoGPT), or with one. Throws DataError: an odd number
-/// of bytes, a header that lies.
+/// A file of 16-bit tokens without a header (nanoGPT), with one, or an array of NumPy's. Throws
+/// DataError: an odd number of bytes, a header that lies, an array that is not of uint16, uint32 or
+/// int32 [N].
 class TokenFile final : public TokenStore {
  public:
   explicit TokenFile(const std::string& path);
@@ -47,6 +48,7 @@ class TokenFile final : public TokenStore {
 
  private:
   bool read_header();
+  void read_npy_header();
 
   std::string path_;
   FileReader file_;

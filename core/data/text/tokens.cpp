@@ -110,14 +110,19 @@ DataSplit tokens(const std::string& path, const OpenOptions& options) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::is_directory(path, error)) return split_tokens(read_file(path, options), options);
+  const bool arrays =
+      !fs::exists(path + "/train.bin", error) && fs::exists(path + "/train.npy", error);
+  const char* const ending = arrays ? ".npy" : ".bin";
   LOCKSTEP_CHECK(options.validation_fraction == 0 || options.trained,
                  ConfigError,
-                 "data: tokens:{} is a folder with train.bin and val.bin, so a validation fraction "
+                 "data: tokens:{} is a folder with train{} and val{}, so a validation fraction "
                  "({}) cannot be chosen",
                  as_written(path),
+                 ending,
+                 ending,
                  options.validation_fraction);
-  return {training_windows(read_file(path + "/train.bin", options), options),
-          validation_windows(read_file(path + "/val.bin", options), options)};
+  return {training_windows(read_file(fmt::format("{}/train{}", path, ending), options), options),
+          validation_windows(read_file(fmt::format("{}/val{}", path, ending), options), options)};
 }
 
 }  // namespace lockstep::data

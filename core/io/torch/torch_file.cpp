@@ -8,10 +8,10 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/base/printable.h"
+#include "core/base/zip/zip_format.h"
+#include "core/base/zip/zip_reader.h"
 #include "core/io/torch/legacy_file.h"
 #include "core/io/torch/state_dict.h"
-#include "core/io/torch/zip_format.h"
-#include "core/io/torch/zip_reader.h"
 #include "lockstep/shape.h"
 
 namespace lockstep::io::torch {
@@ -121,7 +121,7 @@ void TorchFile::open_archive() {
   place_tensors(pickle, [&](const PickledStorage& storage) {
     const std::string name = fmt::format("{}data/{}", folder, storage.key);
     const auto [found, is_new] = known.emplace(storage.key, ZipEntry{});
-    if (is_new) found->second = zip.entry(name);
+    if (is_new) found->second = zip.stored_entry(name);
     LOCKSTEP_CHECK(
         std::uint64_t(storage.whole) <= found->second.bytes / size_in_bytes(storage.type),
         DataError,

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <zlib.h>
 
-#include "core/io/torch/zip_format.h"
+#include "core/base/zip/zip_format.h"
 
 namespace lockstep::io::torch {
 namespace {

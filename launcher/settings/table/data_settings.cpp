@@ -51,16 +51,64 @@ Applies with_data(bool (*holds)(std::string_view), std::string hint) {
           std::move(hint)};
 }
 
+void set_data_weights(TrainFlags& flags, const Texts& texts) {
+  flags.data_weights.clear();
+  for (const std::string& text : texts) {
+    LOCKSTEP_CHECK(is_number(text) && to_real_number(text) > 0,
+                   ConfigError,
+                   "--data-weights '{}': expected a number above 0 for each source, as in 0.7,0.3",
+                   as_written(text));
+    flags.data_weights.push_back(to_real_number(text));
+  }
+}
+
+std::optional<Texts> data_weight_texts(const TrainFlags& flags) {
+  if (flags.data_weights.empty()) return std::nullopt;
+  Texts texts;
+  for (const double weight : flags.data_weights) texts.push_back(fmt::format("{}", weight));
+  return texts;
+}
+
+void add_mix_settings(SettingRows rows) {
+  rows.list("more-data",
+            "SOURCE",
+            LOCKSTEP_AT(more_data),
+            "a further source, of samples like those of --data, which training mixes with it; may "
+            "be repeated")
+      .when({"data",
+             [](const TrainFlags& flags, std::string_view) {
+               return !flags.placeholder && !is_table(flags.data);
+             },
+             "tables are standardised each by its own means"})
+      .yields({"data"});
+  Setting& weights = rows.add(
+      "data-weights", "X,X,...", "shares of --data and of each --more-data in every epoch");
+  weights.arity = Setting::Arity::list;
+  weights.commas = true;
+  weights.set = set_data_weights;
+  weights.get = data_weight_texts;
+  weights
+      .when({"more-data",
+             [](const TrainFlags& flags, std::string_view) { return !flags.more_data.empty(); },
+             "give the further sources with --more-data SOURCE"})
+      .yields({"data", "more-data"})
+      .shown_as("all alike");
+}
+
 void add_table_settings(SettingRows rows, std::vector<Setting>& table) {
-  const std::size_t first = table.size();
-  rows.choice("task",
-              LOCKSTEP_AT(table.task),
-              Words<std::optional<Task>>{{"auto", std::nullopt},
-                                         {"classification", Task::classification},
-                                         {"regression", Task::regression},
-                                         {"multi-label", Task::multi_label}},
-              "csv: what is predicted of the label columns; auto: chosen by their values, and said")
+  rows.choice(
+          "task",
+          LOCKSTEP_AT(table.task),
+          Words<std::optional<Task>>{{"auto", std::nullopt},
+                                     {"classification", Task::classification},
+                                     {"regression", Task::regression},
+                                     {"multi-label", Task::multi_label}},
+          "csv, numpy: what is predicted of the label columns or targets; auto: chosen by their "
+          "values, and said")
+      .when(with_data([](std::string_view data) { return is_table(data) || has_arrays(data); },
+                      "it belongs to csv:FILE and numpy:PATH"))
       .shown_as("auto");
+  const std::size_t first = table.size();
   rows.list(
       "label-column",
       "NAME|N",
@@ -110,14 +158,17 @@ bool has_tokens(std::string_view data) {
   return data.starts_with("text:") || data.starts_with("tokens:");
 }
 bool is_table(std::string_view data) { return data.starts_with("csv:"); }
+bool has_arrays(std::string_view data) { return data.starts_with("numpy:"); }
 bool has_image_files(std::string_view data) {
-  return data.starts_with("images:") || data.starts_with("packed:");
+  return data.starts_with("images:") || data.starts_with("packed:") ||
+         data.starts_with("webdataset:");
 }
 
 void add_data_settings(std::vector<Setting>& table) {
   SettingRows rows(table, "Data");
   const std::size_t first = table.size();
   rows.text("data", "SOURCE", LOCKSTEP_AT(data), data_help());
+  add_mix_settings(rows);
   rows.real(
           "val-fraction",
           LOCKSTEP_AT(val_fraction),
@@ -127,7 +178,7 @@ void add_data_settings(std::vector<Setting>& table) {
           "for lockstep evaluate")
       .when(with_data(
           [](std::string_view data) {
-            return is_table(data) || has_image_files(data) || has_tokens(data);
+            return is_table(data) || has_image_files(data) || has_tokens(data) || has_arrays(data);
           },
           "the source has a validation part, or needs none"))
       .when({"data",
@@ -136,26 +187,26 @@ void add_data_settings(std::vector<Setting>& table) {
                       to_real_number(std::string(text)) != 0;
              },
              "0 leaves nothing to validate on; --eval-every 0 skips the validation"})
-      .shown_as("csv: 0.2, images: 0, text, tokens: 0.1");
+      .shown_as("csv: 0.2, images, numpy: 0, text, tokens: 0.1");
   rows.whole("image-size",
              LOCKSTEP_AT(image_size),
              1,
-             "images and packed: side of the input images, in pixels",
+             "images, packed, webdataset: side of the input images, in pixels",
              data::kMaxImageSize)
       .when({"data",
              [](const TrainFlags& flags, std::string_view) {
                return has_image_files(flags.data) || flags.placeholder;
              },
-             "it belongs to images:DIR and packed:FILE"})
+             "it belongs to images:DIR, packed:FILE and webdataset:PATH"})
       .shown_as("224");
-  rows.whole(
-          "max-pixels",
-          LOCKSTEP_AT(max_pixels),
-          1,
-          "images, and files to predict: one of more pixels is refused, before memory is taken for "
-          "them",
-          data::kMaxMaxPixels)
-      .when(with_data(has_image_files, "it belongs to images:DIR and packed:FILE"))
+  rows.whole("max-pixels",
+             LOCKSTEP_AT(max_pixels),
+             1,
+             "images, webdataset, and files to predict: one of more pixels is refused, before "
+             "memory is taken for "
+             "them",
+             data::kMaxMaxPixels)
+      .when(with_data(has_image_files, "it belongs to images:DIR, packed:FILE and webdataset:PATH"))
       .shown_as(std::to_string(data::kDefaultMaxPixels));
   rows.whole("context", LOCKSTEP_AT(context), 1, "text, tokens: context length of gpt, in tokens")
       .when(with_data(has_tokens, "it belongs to text:FILE and tokens:PATH"))
@@ -202,7 +253,12 @@ void add_data_settings(std::vector<Setting>& table) {
              [](const TrainFlags& flags, std::string_view text) {
                return text == "none" || !has_tokens(flags.data);
              },
-             "tokens have no classes"});
+             "tokens have no classes"})
+      .when({"more-data",
+             [](const TrainFlags& flags, std::string_view text) {
+               return text == "none" || flags.more_data.empty();
+             },
+             "--data-weights says how often each source comes"});
   for (std::size_t i = first; i < table.size(); ++i)
     if (table[i].name != "max-pixels") table[i].belongs_to(kOfData);
   const auto augments = [](std::string_view text) { return !text.empty() && text != "none"; };
@@ -225,7 +281,7 @@ void add_data_settings(std::vector<Setting>& table) {
              [](const TrainFlags& flags, std::string_view text) {
                return has_image_files(flags.data) || text.find("resized-crop") == text.npos;
              },
-             "resized-crop needs images:DIR or packed:FILE"});
+             "resized-crop needs images:DIR, packed:FILE or webdataset:PATH"});
   rows.flag(
       "skip-bad-samples",
       LOCKSTEP_AT(options.skip_bad_samples),

@@ -20,8 +20,9 @@ void add_run_settings(std::vector<Setting>& table);
 /// Whether `model` is gpt or one of its presets; whether `data` has samples of tokens.
 bool is_gpt(std::string_view model);
 bool has_tokens(std::string_view data);
-/// Whether `data` names a table; whether it names image files or a pack of them.
+/// Whether `data` names a table, arrays, or image files or a pack of them.
 bool is_table(std::string_view data);
+bool has_arrays(std::string_view data);
 bool has_image_files(std::string_view data);
 
 }  // namespace lockstep

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds of the parsers of data sets: numbers, tables and tokens."""
+"""Seeds of the parsers of data sets: numbers, tables, arrays and tokens."""
 
 import gzip
+import io
 import struct
+import zipfile
 
 from seeds.corpus import put
 
@@ -88,6 +90,57 @@ def write_tokens() -> None:
         put("tokens", name, content)
 
 
+def npy(descr: str, shape: str, data: bytes, order: str = "False", version: int = 1) -> bytes:
+    header = f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n".encode()
+    length = struct.pack("<H" if version == 1 else "<I", len(header))
+    return b"\x93NUMPY" + bytes([version, 0]) + length + header + data
+
+
+def npz(arrays: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in arrays.items():
+            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, content, compression)
+    return file.getvalue()
+
+
+def write_numpy() -> None:
+    labels = npy("|u1", "(4,)", bytes([0, 1, 2, 1]))
+    floats = struct.pack("<8f", *range(8))
+    table = npy("<f4", "(4, 2)", floats)
+    for name, (x, y) in {
+            "images": (npy("|u1", "(4, 2, 2)", bytes(range(16))), labels),
+            "colours": (npy("|u1", "(4, 2, 2, 3)", bytes(range(48))), npy("<i8", "(4, 1)", struct.pack("<4q", 0, 1, 0, 1))),
+            "channels_first": (npy("|u1", "(4, 3, 2, 2)", bytes(48)), labels), "table": (table, labels),
+            "fortran": (npy("<f4", "(4, 2)", floats, "True"), labels),
+            "version_2": (npy("<f4", "(4, 2)", floats, version=2), labels),
+            "version_3": (npy("<f4", "(4, 2)", floats, version=3), labels),
+            "halves": (npy("<f2", "(4, 2)", bytes(range(16))), npy("<f8", "(4,)", struct.pack("<4d", 1.5, 2, -3, 4))),
+            "several": (table, npy("|u1", "(4, 2)", bytes([1, 0, 0, 0, 1, 1, 0, 1]))),
+            "one_hot": (table, npy("|b1", "(4, 3)", bytes([1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 1]))),
+            "float_images": (npy("<f4", "(4, 1, 2)", floats), labels), "big_endian": (npy(">f4", "(4, 2)", floats), labels),
+            "objects": (npy("|O", "(4,)", b"pickle"), labels), "short": (table[:-1], labels), "long": (table + b"\0", labels),
+            "huge": (npy("<f4", "(4, 4611686018427387904)", b""), labels), "no_shape": (npy("<f4", "()", floats[:4]), labels),
+            "zero": (npy("<f4", "(4, 0)", b""), labels), "dimensions": (npy("<f4", "(1, 1, 1, 1, 1, 1, 1)", floats[:4]), labels),
+            "python_2": (npy("<f4", "(4L, 2L)", floats), labels), "nan": (npy("<f4", "(4, 2)", b"\xff" * 32), labels),
+            "fewer": (table, npy("|u1", "(3,)", bytes(3))), "nothing": (b"", b"")}.items():
+        put("numpy", name, struct.pack("<H", len(x)) + x + y)
+    keras = {"x_train.npy": table, "y_train.npy": labels, "x_test.npy": table, "y_test.npy": labels}
+    whole, deflated = npz(keras), npz(keras, zipfile.ZIP_DEFLATED)
+    bomb = npz({"x.npy": npy("|u1", "(2, 500000)", bytes(1_000_000)), "y.npy": npy("|u1", "(2,)", bytes([0, 1]))},
+               zipfile.ZIP_DEFLATED)
+    for name, content in {"keras": whole, "keras_deflated": deflated, "deflated_bomb": bomb,
+                          "unnamed": npz({"arr_0.npy": table, "arr_1.npy": labels}),
+                          "other_names": npz({"a.npy": table, "b.txt": b"text"}), "half": npz({"x_train.npy": table}),
+                          "damaged": deflated[:90] + b"\xff" + deflated[91:], "cut": whole[:-30]}.items():
+        put("numpy", name, content)
+    tokens = struct.pack("<64H", *range(64))
+    for name, content in {"npy": npy("<u2", "(64,)", tokens), "npy_wide": npy("<u4", "(32,)", tokens),
+                          "npy_lies": npy("<u2", "(65,)", tokens), "npy_floats": npy("<f4", "(32,)", tokens)}.items():
+        put("tokens", name, content)
+
+
 def write_text() -> None:
     for name, text in {
             "ascii": "To be, or not to be, that is the question:\n" * 4,
@@ -105,4 +158,5 @@ def write() -> None:
     write_cifar()
     write_csv()
     write_tokens()
+    write_numpy()
     write_text()

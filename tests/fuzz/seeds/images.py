@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds of the parsers of images, single and packed. JPEG, which Python's library cannot write, is
+"""Seeds of the parsers of images: single, packed and in shards. JPEG, which Python's library cannot write, is
 committed as it is."""
 
+import io
 import struct
+import tarfile
 import zlib
 
 from seeds.corpus import put
@@ -139,7 +141,40 @@ def write_pack_damage() -> None:
         put("pack_damage", name, bytes([file]) + b"".join(struct.pack("<BBHH", *damage) for damage in damages))
 
 
+def tar(members: dict[str, bytes], kind: int = tarfile.USTAR_FORMAT) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=kind) as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        end = archive.offset
+    return file.getvalue()[:end] + bytes(1024)
+
+
+def write_shards() -> None:
+    image = png(4, 4, 8, 2, bytes(52))
+    two = {"a.png": image, "a.cls": b"0", "b.png": image, "b.cls": b"1\n"}
+    long = "d" * 120 + "/"
+    whole = tar(two)
+    link = bytearray(whole)
+    link[156] = ord("2")
+    for name, content in {
+            "whole": whole, "gnu": tar({long + k: v for k, v in two.items()}, tarfile.GNU_FORMAT),
+            "pax": tar({long + k: v for k, v in two.items()}, tarfile.PAX_FORMAT),
+            "prefix": tar({"d" * 90 + "/" + "e" * 20 + "/" + k: v for k, v in two.items()}),
+            "json": tar({"a.png": image, "a.json": b'{"label": 0}', "b.json": b'{"class": 1}', "b.jpg": image}),
+            "names": tar({"a.png": image, "a.cls": b"cat", "b.png": image, "b.cls": b"dog", "b.txt": b"text"}),
+            "mixed": tar({"a.png": image, "a.cls": b"cat", "b.png": image, "b.cls": b"1"}),
+            "no_class": tar({"a.png": image}), "no_image": tar({"a.cls": b"1"}), "twice": tar({"a.png": image, "a.jpg": image}),
+            "key_again": tar({**two, "c.png": image, "c.cls": b"1", "a.jpg": image}), "not_an_image": tar({**two, "b.png": b"text"}),
+            "cut": whole[:700], "no_end": whole[:-1024], "link": bytes(link), "gzip": b"\x1f\x8b\x08" + whole, "empty": b"",
+            "end": bytes(1024), "pattern": b"s-{000..010}{a,b}.tar"}.items():
+        put("shards", name, content)
+
+
 def write() -> None:
     write_packed()
+    write_shards()
     write_pack_damage()
     write_image()

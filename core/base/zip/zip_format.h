@@ -8,7 +8,7 @@
 #include <span>
 
 /// Numbers of the zip format (PKWARE's APPNOTE.TXT 6.3), which are little-endian.
-namespace lockstep::io::torch {
+namespace lockstep {
 
 static_assert(std::endian::native == std::endian::little, "numbers of zip files are little-endian");
 
@@ -29,4 +29,4 @@ T number_at(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-}  // namespace lockstep::io::torch
+}  // namespace lockstep

@@ -5,18 +5,22 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/file_reader.h"
 
-namespace lockstep::io::torch {
+namespace lockstep {
 
 /// Where the bytes of an entry lie in the file.
 struct ZipEntry {
   std::uint64_t offset = 0, bytes = 0;
+  std::uint64_t stored_bytes = 0;  ///< in the file; `bytes`, unless it is deflated
+  std::uint32_t crc32 = 0;         ///< that the directory says; some writers leave it 0
+  bool is_deflated = false;
 };
 
-/// The directory of a zip file, for reading entries that are stored, not compressed, as
-/// torch.save() writes them; with zip64 where a file has 4 GiB and more. A file is checked as far
+/// The directory of a zip file: of torch.save(), whose entries are stored as they are, or of
+/// numpy.savez_compressed(); with zip64 where a file has 4 GiB and more. A file is checked as far
 /// as it is read: its directory at once, an entry when it is asked for. Not checked are checksums
 /// (PyTorch may write files without: torch.serialization.set_crc32_options), whether entries
 /// overlap, and what the header in front of an entry says of its name and size.
@@ -28,19 +32,25 @@ class ZipReader {
   explicit ZipReader(const FileReader& file);
 
   const FileReader& file() const { return file_; }
+  /// Of all entries, ascending.
+  std::vector<std::string> names() const;
   bool contains(std::string_view name) const { return directory_.contains(name); }
   /// The one name that ends in `suffix` and has no other folder than that in front of it; empty
   /// where there is none. Throws DataError: there are several.
   std::string find_ending(std::string_view suffix) const;
-  /// Throws DataError: there is none, it is compressed or encrypted, it does not begin with a
-  /// header of an entry, or its bytes lie outside of the file.
+  /// Throws DataError: there is none, it is encrypted or compressed otherwise than by deflate, it
+  /// does not begin with a header of an entry, or its bytes lie outside of the file.
   ZipEntry entry(std::string_view name) const;
-  /// The whole of a small entry. Throws DataError as entry() does, and where it has more bytes.
+  /// The same of one that must be stored as it is. Throws DataError where it is compressed.
+  ZipEntry stored_entry(std::string_view name) const;
+  /// The whole of a small entry. Throws DataError as stored_entry() does, and where it has more
+  /// bytes.
   std::string read_text(std::string_view name, std::uint64_t max_bytes) const;
 
  private:
   struct Listed {
-    std::uint64_t header = 0, bytes = 0;
+    std::uint64_t header = 0, bytes = 0, stored_bytes = 0;
+    std::uint32_t crc32 = 0;
     std::uint16_t flags = 0, method = 0;
   };
   struct Directory {
@@ -55,4 +65,4 @@ class ZipReader {
   std::map<std::string, Listed, std::less<>> directory_;
 };
 
-}  // namespace lockstep::io::torch
+}  // namespace lockstep

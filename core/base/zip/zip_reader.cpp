@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/torch/zip_reader.h"
+#include "core/base/zip/zip_reader.h"
 
 #include <algorithm>
 #include <vector>
@@ -7,15 +7,15 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/base/printable.h"
-#include "core/io/torch/zip_format.h"
+#include "core/base/zip/zip_format.h"
 
-namespace lockstep::io::torch {
+namespace lockstep {
 namespace {
 
 constexpr std::uint64_t kMaxComment = 0xffff;
 constexpr std::uint64_t kMaxEntries = 1 << 18;  // several for each tensor of any model
 constexpr std::uint64_t kMaxDirectoryBytes = std::uint64_t{64} << 20;  // of so many with names
-constexpr std::uint16_t kEncrypted = 1, kStored = 0;
+constexpr std::uint16_t kEncrypted = 1, kStored = 0, kDeflated = 8;
 
 [[noreturn]] void refuse_zip(const FileReader& file, const std::string& why) {
   throw DataError(fmt::format("{}: {}", as_written(file.path().string()), as_written(why)),
@@ -111,13 +111,14 @@ void ZipReader::add(std::span<const std::byte> header) {
                          name_bytes);
   Listed listed{.header = number_at<std::uint32_t>(header, 42),
                 .bytes = number_at<std::uint32_t>(header, 24),
+                .stored_bytes = number_at<std::uint32_t>(header, 20),
+                .crc32 = number_at<std::uint32_t>(header, 16),
                 .flags = number_at<std::uint16_t>(header, 8),
                 .method = number_at<std::uint16_t>(header, 10)};
-  std::uint64_t compressed = number_at<std::uint32_t>(header, 20);
   read_extra64(
       header.subspan(kCentralHeaderBytes + name_bytes, number_at<std::uint16_t>(header, 30)),
-      {&listed.bytes, &compressed, &listed.header});
-  if (listed.method == kStored && listed.bytes != compressed)
+      {&listed.bytes, &listed.stored_bytes, &listed.header});
+  if (listed.method == kStored && listed.bytes != listed.stored_bytes)
     refuse_zip(file_, "a stored entry has two sizes: " + printable(name));
   if (!directory_.emplace(name, listed).second)
     refuse_zip(file_, "two entries have the same name: " + printable(name));
@@ -143,24 +144,43 @@ ZipEntry ZipReader::entry(std::string_view name) const {
   if (found == directory_.end())
     refuse_zip(file_, fmt::format("{} is missing in the archive", printable(name)));
   const Listed& listed = found->second;
-  if ((listed.flags & kEncrypted) != 0 || listed.method != kStored)
-    throw DataError(fmt::format("{}: {} is {}; torch.save() stores entries as they are",
-                                as_written(file_.path().string()),
-                                as_written(printable(name)),
-                                (listed.flags & kEncrypted) != 0 ? "encrypted" : "compressed"),
-                    "read it with torch.load() and write it with torch.save()");
+  const bool is_encrypted = (listed.flags & kEncrypted) != 0;
+  if (is_encrypted || (listed.method != kStored && listed.method != kDeflated))
+    throw DataError(
+        fmt::format("{}: {} is {}",
+                    as_written(file_.path().string()),
+                    as_written(printable(name)),
+                    is_encrypted ? std::string("encrypted")
+                                 : fmt::format("compressed by method {}", listed.method)),
+        "write it anew as it is, or deflated");
   const auto header = read_part(file_, listed.header, kLocalHeaderBytes);
   const std::uint64_t offset = listed.header + kLocalHeaderBytes +
                                number_at<std::uint16_t>(header, 26) +
                                number_at<std::uint16_t>(header, 28);
   if (number_at<std::uint32_t>(header, 0) != kLocalHeader || offset > file_.bytes() ||
-      listed.bytes > file_.bytes() - offset)
+      listed.stored_bytes > file_.bytes() - offset)
     refuse_zip(file_, fmt::format("{} does not lie where its directory says", printable(name)));
-  return {offset, listed.bytes};
+  return {offset, listed.bytes, listed.stored_bytes, listed.crc32, listed.method == kDeflated};
+}
+
+ZipEntry ZipReader::stored_entry(std::string_view name) const {
+  const ZipEntry found = entry(name);
+  if (found.is_deflated)
+    throw DataError(fmt::format("{}: {} is compressed; torch.save() stores entries as they are",
+                                as_written(file_.path().string()),
+                                as_written(printable(name))),
+                    "read it with torch.load() and write it with torch.save()");
+  return found;
+}
+
+std::vector<std::string> ZipReader::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, listed] : directory_) names.push_back(name);
+  return names;
 }
 
 std::string ZipReader::read_text(std::string_view name, std::uint64_t max_bytes) const {
-  const ZipEntry found = entry(name);
+  const ZipEntry found = stored_entry(name);
   LOCKSTEP_CHECK(found.bytes <= max_bytes,
                  DataError,
                  "{}: {} has {} bytes, expected at most {}",
@@ -173,4 +193,4 @@ std::string ZipReader::read_text(std::string_view name, std::uint64_t max_bytes)
   return text;
 }
 
-}  // namespace lockstep::io::torch
+}  // namespace lockstep
