@@ -40,7 +40,7 @@ void choose_placeholder(const PlaceholderData& placeholder, GivenSettings& given
   const bool sized = given.has("image-size") || placeholder.classes > 0;
   if (!sized && shape == nn::kDigits) return;  // as the default, glyphs, has them
   given.placeholder = true;
-  if (is_gpt(model)) {
+  if (nn::reads_tokens(model)) {
     LOCKSTEP_CHECK(placeholder.classes == 0,
                    ConfigError,
                    "--classes cannot be combined with --model {}; --vocabulary says its tokens",
