@@ -15,14 +15,15 @@ constexpr const char* kLlamaTable = "model.embed_tokens";
 struct LlamaPreset {
   std::string_view name;
   int layers, heads, kv_heads;
-  std::int64_t width, mlp_width, context;
+  std::int64_t width, mlp_width, context, vocabulary;
   ops::RotaryPositions rotary;
 };
 constexpr ops::RotaryPositions kLlama3{.theta = 500000.0f, .factor = 32.0f};
 /// Hugging Face's HuggingFaceTB/SmolLM-135M and SmolLM-360M, and meta-llama/Llama-3.2-1B.
-constexpr LlamaPreset kLlamaPresets[] = {{"smollm-135m", 30, 9, 3, 576, 1536, 2048, {}},
-                                         {"smollm-360m", 32, 15, 5, 960, 2560, 2048, {}},
-                                         {"llama-3.2-1b", 16, 32, 8, 2048, 8192, 131072, kLlama3}};
+constexpr LlamaPreset kLlamaPresets[] = {
+    {"smollm-135m", 30, 9, 3, 576, 1536, 2048, 49152, {}},
+    {"smollm-360m", 32, 15, 5, 960, 2560, 2048, 49152, {}},
+    {"llama-3.2-1b", 16, 32, 8, 2048, 8192, 131072, 128256, kLlama3}};
 
 const LlamaPreset* find_llama_preset(std::string_view name) {
   const auto* found = std::ranges::find(kLlamaPresets, name, &LlamaPreset::name);
@@ -106,6 +107,12 @@ std::int64_t usual_mlp_width(std::int64_t width) {
 }
 
 bool is_llama_preset(std::string_view name) { return find_llama_preset(name) != nullptr; }
+
+std::int64_t vocabulary_of_llama_preset(std::string_view name) {
+  const LlamaPreset* preset = find_llama_preset(name);
+  LOCKSTEP_ASSERT(preset != nullptr);
+  return preset->vocabulary;
+}
 
 void apply_llama_preset(ModelSpec& spec) {
   const LlamaPreset* preset = find_llama_preset(spec.name);

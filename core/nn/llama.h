@@ -20,6 +20,8 @@ std::int64_t usual_mlp_width(std::int64_t width);
 
 /// "smollm-135m", "smollm-360m" and "llama-3.2-1b"; false for other names.
 bool is_llama_preset(std::string_view name);
+/// Tokens of a preset's vocabulary.
+std::int64_t vocabulary_of_llama_preset(std::string_view name);
 /// Sets the sizes, context, norm_eps, rotary and tied_head as the preset has them.
 void apply_llama_preset(ModelSpec& spec);
 
