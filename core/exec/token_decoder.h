@@ -23,7 +23,8 @@ namespace lockstep {
 ///
 /// The program is that of one token. Attention's kernel would see this token alone, and embedding
 /// the first position: their results are overwritten in the processor's memory before the next
-/// kernel runs. So it is for the CPU backend and fp32.
+/// kernel runs. Rotary positions turn nothing at the first one: what they packed is turned before
+/// attention. So it is for the CPU backend and fp32.
 class TokenDecoder {
  public:
   /// Null where the model cannot be run so: another device, bf16, an operator that looks at several
@@ -43,10 +44,10 @@ class TokenDecoder {
  private:
   struct Layer {
     NodeId node = 0;
-    std::int64_t heads = 1, width = 0;
-    const float* qkv = nullptr;
-    float* y = nullptr;
-    std::vector<float> keys, values;  // [width, context], [context, width]
+    std::int64_t heads = 1, kv_heads = 1, depth = 0;
+    float *qkv = nullptr, *y = nullptr;
+    std::vector<std::uint64_t> phases;  // of rotary positions; empty: none
+    std::vector<float> keys, values;    // [kv_heads depth, context], [context, kv_heads depth]
   };
 
   TokenDecoder(Backend& backend, Graph graph, std::int64_t context, const std::string& weights);
@@ -54,6 +55,7 @@ class TokenDecoder {
   void find_nodes();
   void run_until(NodeId end);
   void embed(std::int32_t token);
+  void turn(Layer& layer) const;
   void attend(Layer& layer);
   const float* parameter(int node_input) const;
 

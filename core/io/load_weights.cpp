@@ -55,13 +55,16 @@ constexpr std::string_view kGptPrefix = "transformer.";
 /// Of DataParallel and DistributedDataParallel, and of torch.compile().
 constexpr std::string_view kWrapperPrefixes[] = {"module.", "_orig_mod."};
 constexpr std::string_view kBatchCount = "num_batches_tracked";
-constexpr const char* kTokenTable = "transformer.wte.weight";
+/// Of gpt and of llama, whose head is one of these tables where it is tied.
+constexpr const char* kTokenTables[] = {"transformer.wte.weight", "model.embed_tokens.weight"};
 constexpr const char* kHead = "lm_head.weight";
 
-/// The causal masks that older versions of Hugging Face's GPT-2 keep among the weights.
-bool is_attention_mask(const std::string& name) {
-  static const std::regex kMask(R"((transformer\.)?h\.\d+\.attn\.(masked_)?bias)");
-  return std::regex_match(name, kMask);
+/// What older versions of Hugging Face's models keep among the weights: GPT-2's causal masks,
+/// Llama's frequencies.
+bool is_buffer(const std::string& name) {
+  static const std::regex kBuffer(R"((transformer\.)?h\.\d+\.attn\.(masked_)?bias|)"
+                                  R"(model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq)");
+  return std::regex_match(name, kBuffer);
 }
 
 /// The prefixes that no name of the model has.
@@ -96,7 +99,7 @@ class FileTensors {
     for (std::size_t i = 0; i < names.size(); ++i) {
       const std::string longer = std::string(kGptPrefix) + names[i];
       const std::string& name = bare && known_.contains(longer) ? longer : names[i];
-      if (!known_.contains(name) && gpt && is_attention_mask(name))
+      if (!known_.contains(name) && token_table() != nullptr && is_buffer(name))
         masks_.push_back(name);
       else
         add(name, i);
@@ -105,6 +108,12 @@ class FileTensors {
 
   const WeightSource& file() const { return file_; }
   bool in_model(const std::string& name) const { return known_.contains(name); }
+  /// The name of the model's; null: it has none.
+  const char* token_table() const {
+    const auto* const found =
+        std::ranges::find_if(kTokenTables, [&](const char* name) { return known_.contains(name); });
+    return found == std::end(kTokenTables) ? nullptr : *found;
+  }
   /// Places in file().entries().
   const std::map<std::string, std::size_t>& by_name() const { return by_name_; }
   /// Of the file, and not among by_name().
@@ -159,24 +168,26 @@ std::string surplus(const FileTensors& tensors, const std::string& name) {
   if (name.ends_with(kBatchCount)) return {};
   const WeightEntry& entry = *tensors.find(name);
   const std::string shape = shape_text(entry.shape);
-  const WeightEntry* table = tensors.find(kTokenTable);
-  if (name != kHead || !tensors.in_model(kTokenTable) || table == nullptr)
+  const char* const table_name = tensors.token_table();
+  const WeightEntry* table = table_name == nullptr ? nullptr : tensors.find(table_name);
+  if (name != kHead || table == nullptr)
     return fmt::format("{}: not in the model, got {}", as_written(printable(name)), shape);
   if (entry.shape == table->shape && is_real(entry.type) && is_real(table->type) &&
-      tensors.values(name) == tensors.values(kTokenTable))
+      tensors.values(name) == tensors.values(table_name))
     return {};
   return fmt::format(
       "{}: expected the values of {}, which is this model's head too, got {} of its own; "
       "`tied_head` off makes a head of its own",
       as_written(name),
-      kTokenTable,
+      table_name,
       shape);
 }
 
 /// How this model gets a new head: "--init-skip '^fc\.' gives this model a new head".
 std::string new_head(const FileTensors& tensors, const std::vector<const Parameter*>& wanted) {
   std::string head = wanted.empty() ? "" : wanted.back()->name;
-  if (tensors.in_model(kTokenTable)) head = tensors.in_model(kHead) ? kHead : kTokenTable;
+  if (const char* const table = tensors.token_table())
+    head = tensors.in_model(kHead) ? kHead : table;
   head.resize(head.rfind('.') == std::string::npos ? head.size() : head.rfind('.') + 1);
   std::string pattern;
   for (const char letter : head) pattern += letter == '.' ? "\\." : std::string(1, letter);

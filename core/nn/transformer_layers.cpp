@@ -5,9 +5,12 @@
 #include "core/ops/embedding/class_token.h"
 #include "core/ops/embedding/embedding.h"
 #include "core/ops/gelu.h"
-#include "core/ops/layer_norm.h"
 #include "core/ops/narrow.h"
+#include "core/ops/norms/layer_norm.h"
+#include "core/ops/norms/rms_norm.h"
+#include "core/ops/rotary.h"
 #include "core/ops/scale.h"
+#include "core/ops/swiglu.h"
 
 // The layers that transformers add to Builder.
 namespace lockstep {
@@ -84,6 +87,25 @@ Value Builder::layer_norm(Value x, const LayerNormOptions& o, SourceLoc where) {
   return apply(std::make_shared<ops::LayerNorm>(o.eps, o.bias, false), inputs, path, where);
 }
 
+Value Builder::rms_norm(Value x, const RmsNormOptions& o, SourceLoc where) {
+  const std::string path = layer_path(o.name, "rms_norm");
+  const ValueId gamma =
+      norm_or_bias(path + ".weight", {x.shape()[-1]}, {Init::Kind::constant, 1.0f}).id();
+  return apply(std::make_shared<ops::RmsNorm>(o.eps, false), {x.id(), gamma}, path, where);
+}
+
+Value Builder::swiglu(Value gate, Value up, SourceLoc where) {
+  return apply(
+      std::make_shared<ops::Swiglu>(), {gate.id(), up.id()}, layer_path("", "swiglu"), where);
+}
+
+Value Builder::rotary(Value q, Value k, Value v, const RotaryOptions& o, SourceLoc where) {
+  return apply(std::make_shared<ops::Rotary>(ops::RotaryAttrs{o.heads, o.kv_heads, o.positions}),
+               {q.id(), k.id(), v.id()},
+               layer_path("", "rotary"),
+               where);
+}
+
 Value Builder::gelu(Value x, ops::GeluKind kind, SourceLoc where) {
   return keep_layout(
       x, apply(std::make_shared<ops::Gelu>(kind), {x.id()}, layer_path("", "gelu"), where));
@@ -91,11 +113,12 @@ Value Builder::gelu(Value x, ops::GeluKind kind, SourceLoc where) {
 
 Value Builder::attention(Value qkv, const AttentionOptions& o, SourceLoc where) {
   const float dropout = mode() == Mode::training ? o.dropout : 0.0f;
-  return apply(std::make_shared<ops::Attention>(
-                   ops::AttentionAttrs{.heads = o.heads, .causal = o.causal, .dropout = dropout}),
-               {qkv.id()},
-               layer_path("", "attention"),
-               where);
+  return apply(
+      std::make_shared<ops::Attention>(ops::AttentionAttrs{
+          .heads = o.heads, .kv_heads = o.kv_heads, .causal = o.causal, .dropout = dropout}),
+      {qkv.id()},
+      layer_path("", "attention"),
+      where);
 }
 
 Value Builder::scale(Value x, float factor, SourceLoc where) {

@@ -10,6 +10,7 @@
 #include "core/base/suggest.h"
 #include "core/data/embedded_column.h"
 #include "core/nn/gpt.h"
+#include "core/nn/llama.h"
 #include "core/nn/resnet.h"
 #include "core/nn/vgg.h"
 #include "core/nn/vit.h"
@@ -74,7 +75,11 @@ constexpr ZooModel kModels[] = {{"mlp", mlp, kDigits, false, true},
                                 {"gpt2-124m", gpt},
                                 {"gpt2-355m", gpt},
                                 {"gpt2-774m", gpt},
-                                {"gpt2-1.5b", gpt}};
+                                {"gpt2-1.5b", gpt},
+                                {"llama", llama},
+                                {"smollm-135m", llama},
+                                {"smollm-360m", llama},
+                                {"llama-3.2-1b", llama}};
 
 const ZooModel* find(std::string_view name) {
   const auto* const found = std::ranges::find(kModels, name, &ZooModel::name);
@@ -96,6 +101,11 @@ std::vector<std::string_view> model_names() {
   std::vector<std::string_view> names;
   for (const ZooModel& model : kModels) names.push_back(model.name);
   return names;
+}
+
+bool reads_tokens(std::string_view model) {
+  const ZooModel* const known = find(model);
+  return known != nullptr && (known->build == gpt || known->build == llama);
 }
 
 bool has_stem(std::string_view model) {
@@ -125,6 +135,7 @@ ModelFunction make_model(const ModelSpec& spec) {
   if (const ZooModel* const model = find(spec.name)) {
     ModelSpec sized = spec;
     if (is_gpt2_preset(spec.name)) apply_gpt2_preset(sized);
+    if (is_llama_preset(spec.name)) apply_llama_preset(sized);
     return [sized, model](Builder& nn, Value x) {
       refuse_embedded(*model, nn);
       return model->build(sized, nn, x);

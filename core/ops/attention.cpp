@@ -9,15 +9,17 @@ namespace lockstep::ops {
 namespace {
 
 std::string describe(const AttentionAttrs& a) {
-  return fmt::format("heads={}{}{}",
+  return fmt::format("heads={}{}{}{}",
                      a.heads,
+                     a.group() > 1 ? fmt::format(":{}", a.kv_heads) : "",
                      a.causal ? " causal" : "",
                      a.dropout > 0.0f ? fmt::format(" dropout={}", a.dropout) : "");
 }
 
 /// `products` multiply-adds of D values for every pair of positions that is looked at.
-Cost pair_cost(Cost cost, const AttentionAttrs& attrs, const Shape& qkv, double products) {
-  const double n = double(qkv[0]), t = double(qkv[1]), width = double(qkv[2]) / 3;
+Cost pair_cost(Cost cost, const AttentionAttrs& attrs, const TensorType& qkv, double products) {
+  const double n = double(qkv.shape[0]), t = double(qkv.shape[1]);
+  const double width = double(attrs.heads) * double(attrs.depth_of(qkv));
   const double pairs = attrs.causal ? t * (t + 1) / 2 : t * t;
   cost.flops = 2 * products * n * pairs * width;
   return cost;
@@ -31,10 +33,19 @@ std::vector<TensorType> Attention::infer(std::span<const TensorType> inputs) con
   expect_inputs("attention", inputs, 1);
   expect_activation("attention", "qkv", inputs[0], 3);
   const Shape& qkv = inputs[0].shape;
-  LOCKSTEP_CHECK(attrs_.heads >= 1 && qkv[2] >= 1 && qkv[2] % (3 * std::int64_t(attrs_.heads)) == 0,
+  LOCKSTEP_CHECK(
+      attrs_.heads >= 1 && attrs_.kv_heads >= 0 && attrs_.heads % attrs_.key_heads() == 0,
+      ShapeError,
+      "attention: heads must be a multiple of the heads of keys and values, got {} and "
+      "{}",
+      attrs_.heads,
+      attrs_.kv_heads);
+  const std::int64_t all_heads = attrs_.heads + 2 * std::int64_t(attrs_.key_heads());
+  LOCKSTEP_CHECK(qkv[2] >= 1 && qkv[2] % all_heads == 0,
                  ShapeError,
-                 "attention: qkv must be [N, T, 3 C] with C a multiple of the {} heads, got {}",
-                 attrs_.heads,
+                 "attention: qkv must be [N, T, C] with C a multiple of the {} heads of queries, "
+                 "keys and values, got {}",
+                 all_heads,
                  inputs[0].to_string());
   LOCKSTEP_CHECK(attrs_.dropout >= 0.0f && attrs_.dropout < 1.0f,
                  ShapeError,
@@ -46,13 +57,13 @@ std::vector<TensorType> Attention::infer(std::span<const TensorType> inputs) con
                  "attention: dropout of more than 2^34 weights a sample, in {} heads of {}",
                  attrs_.heads,
                  inputs[0].to_string());
-  return {{{qkv[0], qkv[1], qkv[2] / 3}, inputs[0].dtype},
+  return {{{qkv[0], qkv[1], attrs_.heads * attrs_.depth_of(inputs[0])}, inputs[0].dtype},
           {{qkv[0], attrs_.heads, qkv[1]}, DType::f32}};
 }
 
 Cost Attention::cost(std::span<const TensorType> inputs,
                      std::span<const TensorType> outputs) const {
-  return pair_cost(OpBase::cost(inputs, outputs), attrs_, inputs[0].shape, 2);
+  return pair_cost(OpBase::cost(inputs, outputs), attrs_, inputs[0], 2);
 }
 
 std::vector<ValueId> Attention::gradient(GradientBuilder& builder,
@@ -75,7 +86,7 @@ std::vector<TensorType> AttentionBwd::infer(std::span<const TensorType> inputs) 
 
 Cost AttentionBwd::cost(std::span<const TensorType> inputs,
                         std::span<const TensorType> outputs) const {
-  return pair_cost(OpBase::cost(inputs, outputs), attrs_, inputs[0].shape, 5);
+  return pair_cost(OpBase::cost(inputs, outputs), attrs_, inputs[0], 5);
 }
 
 }  // namespace lockstep::ops

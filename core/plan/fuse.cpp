@@ -8,11 +8,12 @@
 
 #include "core/base/check.h"
 #include "core/graph/rewrite.h"
-#include "core/ops/batch_norm.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/gelu.h"
-#include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
+#include "core/ops/norms/batch_norm.h"
+#include "core/ops/norms/layer_norm.h"
+#include "core/ops/norms/rms_norm.h"
 
 namespace lockstep {
 namespace {
@@ -112,8 +113,25 @@ ValueId fuse_activation(Graph& graph, ValueId loss, bool training) {
   return finish(rewriter, graph, loss);
 }
 
-ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss) {
-  if (is_left_alone(graph, {OpKind::layer_norm})) return loss;
+namespace {
+
+/// layer_norm or rms_norm of a sum; null for other operators.
+std::shared_ptr<const Operator> with_residual(const Operator& op) {
+  if (op.kind() == OpKind::layer_norm) {
+    const auto& norm = op_cast<ops::LayerNorm>(op);
+    LOCKSTEP_ASSERT(!norm.residual());
+    return std::make_shared<ops::LayerNorm>(norm.eps(), norm.bias(), true);
+  }
+  if (op.kind() != OpKind::rms_norm) return nullptr;
+  const auto& norm = op_cast<ops::RmsNorm>(op);
+  LOCKSTEP_ASSERT(!norm.residual());
+  return std::make_shared<ops::RmsNorm>(norm.eps(), true);
+}
+
+}  // namespace
+
+ValueId fuse_residual_norm(Graph& graph, ValueId loss) {
+  if (is_left_alone(graph, {OpKind::layer_norm, OpKind::rms_norm})) return loss;
   GraphRewriter rewriter(graph);
   const Pattern pattern(graph, loss);
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -121,19 +139,19 @@ ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss) {
     // The norm comes right after the sum, so that every other reader of the sum comes later.
     const Node* next = i + 1 < graph.nodes().size() ? &graph.nodes()[i + 1] : nullptr;
     if (rewriter.has(node.outputs[0])) continue;
-    if (node.op->kind() != OpKind::add || next == nullptr ||
-        next->op->kind() != OpKind::layer_norm || next->inputs[0] != node.outputs[0]) {
+    auto norm =
+        node.op->kind() == OpKind::add && next != nullptr && next->inputs[0] == node.outputs[0]
+            ? with_residual(*next->op)
+            : nullptr;
+    if (!norm) {
       rewriter.copy(node);
       continue;
     }
-    const auto& norm = op_cast<ops::LayerNorm>(*next->op);
-    LOCKSTEP_ASSERT(!norm.residual());
     std::vector<ValueId> inputs{rewriter.mapped(node.inputs[0])};
     for (std::size_t p = 1; p < next->inputs.size(); ++p)
       inputs.push_back(rewriter.mapped(next->inputs[p]));
     inputs.push_back(rewriter.mapped(node.inputs[1]));
-    const auto outputs = rewriter.emit(
-        *next, std::make_shared<ops::LayerNorm>(norm.eps(), norm.bias(), true), std::move(inputs));
+    const auto outputs = rewriter.emit(*next, std::move(norm), std::move(inputs));
     rewriter.replace(next->outputs[0], outputs[0]);
     rewriter.replace(next->outputs[1], outputs[1]);
     rewriter.replace(node.outputs[0], outputs[2]);
@@ -208,7 +226,7 @@ ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute) {
   loss = fuse_batch_norm_relu(graph, loss);
   if (recompute) return loss;
   loss = fuse_activation(graph, loss, training);
-  return fuse_residual_layer_norm(graph, loss);
+  return fuse_residual_norm(graph, loss);
 }
 
 ValueId fuse_gradient_sum(Graph& graph, ValueId loss) {

@@ -18,11 +18,12 @@ ValueId fuse_activation(Graph& graph, ValueId loss, bool training);
 /// what is before it: one operator.
 ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss);
 
-/// A sum that layer_norm reads: layer_norm makes the sum itself, and hands it on to other readers.
-ValueId fuse_residual_layer_norm(Graph& graph, ValueId loss);
+/// A sum that layer_norm or rms_norm reads: the norm makes the sum itself, and hands it on to other
+/// readers.
+ValueId fuse_residual_norm(Graph& graph, ValueId loss);
 
 /// All of the above. Where activations may be computed again (`recompute`), activations and sums
-/// stay apart from the dear products and from layer_norm, so that they alone can run again.
+/// stay apart from the dear products and from the norms, so that they alone can run again.
 ValueId fuse(Graph& graph, ValueId loss, bool training, bool recompute = false);
 
 /// Over the differentiated graph: a sum of two gradients that the backward of a batch norm with

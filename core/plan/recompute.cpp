@@ -151,7 +151,7 @@ class Candidates {
   }
 
   /// Where forward can be cut: all later nodes read nothing earlier but inputs and the outputs of
-  /// one node, which are listed (a sum and its norm, where layer_norm makes both).
+  /// one node, which are listed (a sum and its norm, where the norm makes both).
   std::vector<Cut> cuts() const {
     std::vector<Cut> cuts;
     std::set<ValueId> open;

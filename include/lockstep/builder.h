@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/gelu_kind.h"
+#include "lockstep/ops/rotary_positions.h"
 #include "lockstep/value.h"
 
 namespace lockstep {
@@ -92,8 +93,18 @@ struct LayerNormOptions {
   bool bias = true;
   std::string name = {};
 };
+struct RmsNormOptions {
+  float eps = 1e-6f;  ///< is added to the mean of the squares
+  std::string name = {};
+};
+struct RotaryOptions {
+  int heads = 1;     ///< of q
+  int kv_heads = 1;  ///< of k and v, divides heads
+  ops::RotaryPositions positions = {};
+};
 struct AttentionOptions {
   int heads = 1;         ///< divides C
+  int kv_heads = 0;      ///< of keys and values, divides heads; 0: as many as heads
   bool causal = true;    ///< a token sees itself and those before it
   float dropout = 0.0f;  ///< of the attention weights, in training
 };
@@ -178,7 +189,21 @@ class Builder {
   Value gelu(Value x,
              ops::GeluKind kind = ops::GeluKind::erf,
              SourceLoc where = SourceLoc::current());
-  /// qkv: [N, T, 3 C], queries, keys and values side by side -> [N, T, C]
+  /// x: [N, ..., C], over the root of the mean of the squares over C, times learned weights.
+  Value rms_norm(Value x,
+                 const RmsNormOptions& options = {},
+                 SourceLoc where = SourceLoc::current());
+  /// silu(gate) * up, of equal shapes: what gates a SwiGLU layer.
+  Value swiglu(Value gate, Value up, SourceLoc where = SourceLoc::current());
+  /// q: [N, T, heads D], k and v: [N, T, kv_heads D] -> [N, T, (heads + 2 kv_heads) D], for
+  /// attention(): queries and keys turned by their positions, values as they are.
+  Value rotary(Value q,
+               Value k,
+               Value v,
+               const RotaryOptions& options,
+               SourceLoc where = SourceLoc::current());
+  /// qkv: [N, T, 3 C], queries, keys and values side by side -> [N, T, C]; with fewer heads of keys
+  /// and values, which groups of heads share, their blocks are as much narrower.
   Value attention(Value qkv,
                   const AttentionOptions& options,
                   SourceLoc where = SourceLoc::current());

@@ -19,6 +19,7 @@
 #include "lockstep/lr_scaling.h"
 #include "lockstep/lr_schedule.h"
 #include "lockstep/model_spec.h"
+#include "lockstep/ops/rotary_positions.h"
 #include "lockstep/optimizer.h"
 #include "lockstep/parameter.h"
 #include "lockstep/parameter_group.h"

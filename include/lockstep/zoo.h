@@ -25,6 +25,9 @@ inline constexpr ImageShape kDigits{28, 1, 10};
 /// pixels for a name that is none.
 ImageShape usual_images(std::string_view model, Stem stem);
 
+/// Whether it is gpt, llama or one of their presets, whose samples are tokens.
+bool reads_tokens(std::string_view model);
+
 /// Whether `ModelSpec::stem` makes a difference to it.
 bool has_stem(std::string_view model);
 
@@ -53,6 +56,9 @@ bool has_stem(std::string_view model);
 ///   cifar: patches of 4x4.
 /// gpt: a decoder of transformer blocks as GPT-2 (Radford et al. 2019), with the parameter names of
 ///   Hugging Face's GPT2LMHeadModel; "gpt2-124m" and its like are gpt with GPT-2's sizes.
+/// llama: a decoder as Llama (Touvron et al. 2023; RMSNorm, rotary positions, grouped-query
+///   attention, SwiGLU), with the parameter names of Hugging Face's LlamaForCausalLM; smollm-135m,
+///   smollm-360m and llama-3.2-1b are llama with those models' sizes.
 ModelFunction make_model(const ModelSpec& spec);
 
 }  // namespace lockstep::nn

@@ -43,6 +43,12 @@ LOCKSTEP_STORED_LOOP(void, gelu_tanh, (T * y, const T* x, std::int64_t elems));
 /// dx = dy * gelu'(x), the derivative within 8 * 2^-24.
 LOCKSTEP_STORED_LOOP(void, gelu_erf_bwd, (T * dx, const T* dy, const T* x, std::int64_t elems));
 LOCKSTEP_STORED_LOOP(void, gelu_tanh_bwd, (T * dx, const T* dy, const T* x, std::int64_t elems));
+/// Formulas: ops::Swiglu, ops::SwigluBwd. dgate may equal gate, dup may equal up.
+LOCKSTEP_STORED_LOOP(void, swiglu, (T * y, const T* gate, const T* up, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(
+    void,
+    swiglu_bwd,
+    (T * dgate, T* dup, const T* dy, const T* gate, const T* up, std::int64_t elems));
 /// y[i] = x[i] * scale[i % period] + shift[i % period], one rounding to fp32.
 LOCKSTEP_STORED_LOOP(void,
                      affine,

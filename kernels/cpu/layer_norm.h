@@ -6,7 +6,8 @@
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/isa.h"
 
-/// Loops of layer normalisation: see ops::LayerNorm.
+/// Loops of layer normalisation and, not centred, of root-mean-square normalisation: see
+/// ops::LayerNorm and ops::RmsNorm.
 namespace lockstep::cpu {
 
 template <typename T>
@@ -16,10 +17,11 @@ struct LayerNormArgs {
   const float* beta = nullptr;  ///< null: none
   const T* residual = nullptr;  ///< null: none
   T* y = nullptr;
-  float* saved = nullptr;  ///< [rows, 2]
+  float* saved = nullptr;  ///< [rows, 2]; not centred: [rows]
   T* sum = nullptr;        ///< x + residual, may be x; null without residual
   std::int64_t rows = 0, width = 0;
   float eps = 0;
+  bool centered = true;  ///< the mean is taken off
 };
 
 template <typename T>
@@ -35,6 +37,7 @@ struct LayerNormBwdArgs {
   float* workspace = nullptr;  ///< [2, width]
   std::int64_t rows = 0, width = 0;
   bool accumulate_gamma = false, accumulate_beta = false;
+  bool centered = true;
 };
 
 /// Rows that are summed before their sum is added to dgamma and dbeta: short chains round less.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/layer_norm.h"
+#include <type_traits>
+
+#include "core/ops/norms/layer_norm.h"
+#include "core/ops/norms/rms_norm.h"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/reduce.cuh"
 
+// Layer normalisation, and root-mean-square normalisation, which is not centred.
 // A row belongs to a warp where it has at most kWarpColumns columns, otherwise to a block; up to
 // kHeldColumns columns stay in registers between the mean, the variance and the result, so that x
 // (and the residual) are read once. Longer rows, and rows that packs of 16 bytes do not divide, are
@@ -22,7 +26,7 @@ struct LayerNormArgs {
   const float* beta = nullptr;  // null: none
   const T* residual = nullptr;  // null: none
   T* y = nullptr;
-  float* saved = nullptr;  // [rows, 2]
+  float* saved = nullptr;  // [rows, 2]; not centred: [rows]
   T* sum = nullptr;        // x + residual, may be x
   std::int64_t rows = 0, width = 0;
   float eps = 0;
@@ -37,7 +41,7 @@ __device__ inline float row_sum(float value) {
     return block_sum(value, dynamic_shared<float>());
 }
 
-template <typename T, int threads, int steps, int width>
+template <typename T, int threads, int steps, int width, bool centered>
 __global__ void __launch_bounds__(kBlock) layer_norm_kernel(LayerNormArgs<T> a) {
   constexpr int kRows = kBlock / threads;
   const int lane = int(threadIdx.x) % threads;
@@ -58,20 +62,33 @@ __global__ void __launch_bounds__(kBlock) layer_norm_kernel(LayerNormArgs<T> a) 
         store_chunk(a.sum + offset + column, chunk);
       }
       h.hold(step, chunk);
-      for (int i = 0; i < width; ++i) total += to_float(chunk.values[i]);
-    });
-    const float mean = row_sum<threads>(total) / float(a.width);
-
-    float squares = 0;
-    for_columns<steps, width>(lane, threads, columns, [&](int step, std::int64_t column) {
-      const Chunk<T, width> chunk = h.get(step, column);
       for (int i = 0; i < width; ++i) {
-        const float deviation = to_float(chunk.values[i]) - mean;
-        squares = fmaf(deviation, deviation, squares);
+        const float value = to_float(chunk.values[i]);
+        total = centered ? total + value : fmaf(value, value, total);
       }
     });
-    const float rstd = 1.0f / sqrtf(row_sum<threads>(squares) / float(a.width) + a.eps);
-    if (columns > 0 && lane == 0) store_chunk(a.saved + 2 * row, Chunk<float, 2>{{mean, rstd}});
+    total = row_sum<threads>(total);
+    const float mean = centered ? total / float(a.width) : 0.0f;
+
+    float squares = total;
+    if constexpr (centered) {
+      squares = 0;
+      for_columns<steps, width>(lane, threads, columns, [&](int step, std::int64_t column) {
+        const Chunk<T, width> chunk = h.get(step, column);
+        for (int i = 0; i < width; ++i) {
+          const float deviation = to_float(chunk.values[i]) - mean;
+          squares = fmaf(deviation, deviation, squares);
+        }
+      });
+      squares = row_sum<threads>(squares);
+    }
+    const float rstd = 1.0f / sqrtf(squares / float(a.width) + a.eps);
+    if (columns > 0 && lane == 0) {
+      if constexpr (centered)
+        store_chunk(a.saved + 2 * row, Chunk<float, 2>{{mean, rstd}});
+      else
+        a.saved[row] = rstd;
+    }
 
     for_columns<steps, width>(lane, threads, columns, [&](int step, std::int64_t column) {
       const Chunk<T, width> chunk = h.get(step, column);
@@ -80,7 +97,8 @@ __global__ void __launch_bounds__(kBlock) layer_norm_kernel(LayerNormArgs<T> a) 
       if (a.beta != nullptr) beta = load_chunk<width>(a.beta + column);
       Chunk<T, width> result;
       for (int i = 0; i < width; ++i) {
-        const float normal = (to_float(chunk.values[i]) - mean) * rstd;
+        const float value = to_float(chunk.values[i]);
+        const float normal = (centered ? value - mean : value) * rstd;
         result.values[i] =
             from_float<T>(a.beta == nullptr ? normal * gamma.values[i]
                                             : fmaf(normal, gamma.values[i], beta.values[i]));
@@ -90,12 +108,17 @@ __global__ void __launch_bounds__(kBlock) layer_norm_kernel(LayerNormArgs<T> a) 
   }
 }
 
-template <typename T>
+bool has_bias(const ops::LayerNorm& op) { return op.bias(); }
+bool has_bias(const ops::RmsNorm&) { return false; }
+
+template <typename T, typename Op>
 class LayerNormKernel final : public BoundKernel {
+  static constexpr bool kCentered = std::is_same_v<Op, ops::LayerNorm>;
+
  public:
-  LayerNormKernel(const ops::LayerNorm& op, const KernelSpec& spec, const Device& device)
+  LayerNormKernel(const Op& op, const KernelSpec& spec, const Device& device)
       : BoundKernel(device),
-        bias_(op.bias()),
+        bias_(has_bias(op)),
         residual_(op.residual()),
         eps_(op.eps()),
         rows_(spec.outputs[1].shape[0]),
@@ -130,7 +153,11 @@ class LayerNormKernel final : public BoundKernel {
                                 .eps = eps_};
     LaunchShape shape = cover(rows_ * threads, kMaxBlocks);
     shape.shared_bytes = threads == kWarp ? 0 : kBlock / kWarp * sizeof(float);
-    launch("layer_norm", shape, stream(), layer_norm_kernel<T, threads, steps, width>, args);
+    launch(kCentered ? "layer_norm" : "rms_norm",
+           shape,
+           stream(),
+           layer_norm_kernel<T, threads, steps, width, kCentered>,
+           args);
   }
 
   bool bias_, residual_;
@@ -138,12 +165,23 @@ class LayerNormKernel final : public BoundKernel {
   std::int64_t rows_, width_;
 };
 
+template <typename T>
+using OfLayerNorm = LayerNormKernel<T, ops::LayerNorm>;
+template <typename T>
+using OfRmsNorm = LayerNormKernel<T, ops::RmsNorm>;
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_layer_norm_kernel(const ops::LayerNorm& op,
                                                const KernelSpec& spec,
                                                const Device& device) {
-  return make_stored<LayerNormKernel>(spec.inputs[0].dtype, op, spec, device);
+  return make_stored<OfLayerNorm>(spec.inputs[0].dtype, op, spec, device);
+}
+
+std::unique_ptr<Kernel> make_rms_norm_kernel(const ops::RmsNorm& op,
+                                             const KernelSpec& spec,
+                                             const Device& device) {
+  return make_stored<OfRmsNorm>(spec.inputs[0].dtype, op, spec, device);
 }
 
 }  // namespace lockstep::cuda

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <type_traits>
 
-#include "core/ops/layer_norm.h"
+#include "core/ops/norms/layer_norm.h"
+#include "core/ops/norms/rms_norm.h"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/reduce.cuh"
 
+// Layer normalisation's, and root-mean-square normalisation's, which is not centred.
 // Columns are spread over the threads of a block, which walks over its rows two at a time: each
 // thread keeps the sums of dgamma and dbeta of its columns in registers while the block writes dh.
 // All that a row needs is read before its sums, so that one wait for memory serves them; other
@@ -32,7 +35,7 @@ struct LayerNormBwdArgs {
   const T* h = nullptr;
   const T* dy = nullptr;
   const float* gamma = nullptr;
-  const float* saved = nullptr;  // [rows, 2]
+  const float* saved = nullptr;  // [rows, 2]; not centred: [rows]
   const T* dh_in = nullptr;      // null: none
   T* dh = nullptr;               // may be dy
   float* parts = nullptr;        // [blocks, 2, width]
@@ -162,7 +165,7 @@ struct RowColumns {
 
 /// `rows` rows are walked over at a time, so that their loads are under way together. Of blocks of
 /// up to kFewThreads a multiprocessor holds three at least: 80 registers a thread.
-template <typename T, int steps, int width, int rows, int most>
+template <typename T, int steps, int width, int rows, int most, bool centered>
 __global__ void __launch_bounds__(most, most == kFewThreads ? 3 : 1)
     layer_norm_bwd_kernel(LayerNormBwdArgs<T> a) {
   constexpr int kHeld = steps > 0 ? steps : 1;
@@ -187,9 +190,14 @@ __global__ void __launch_bounds__(most, most == kFewThreads ? 3 : 1)
         for_columns<steps, width>(lane, threads, a.width, [&](int step, std::int64_t column) {
           row[r][step].load(a, (first + r) * a.width + column);
         });
-      const Chunk<float, 2> saved = load_chunk<2>(a.saved + 2 * (first + r));
-      mean[r] = saved.values[0];
-      rstd[r] = saved.values[1];
+      if constexpr (centered) {
+        const Chunk<float, 2> saved = load_chunk<2>(a.saved + 2 * (first + r));
+        mean[r] = saved.values[0];
+        rstd[r] = saved.values[1];
+      } else {
+        mean[r] = 0;
+        rstd[r] = a.saved[first + r];
+      }
     }
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
@@ -200,9 +208,10 @@ __global__ void __launch_bounds__(most, most == kFewThreads ? 3 : 1)
         Chunk<float, width> dy, normal;
         for (int i = 0; i < width; ++i) {
           dy.values[i] = to_float(row[r][step].dy.values[i]);
-          normal.values[i] = (to_float(row[r][step].h.values[i]) - mean[r]) * rstd[r];
+          const float h = to_float(row[r][step].h.values[i]);
+          normal.values[i] = (centered ? h - mean[r] : h) * rstd[r];
           const float g = dy.values[i] * gamma.values[i];
-          sums.values[2 * r] += g;
+          if constexpr (centered) sums.values[2 * r] += g;
           sums.values[2 * r + 1] = fmaf(g, normal.values[i], sums.values[2 * r + 1]);
         }
         column_sums.add(step, column, dy, normal);
@@ -225,8 +234,10 @@ __global__ void __launch_bounds__(most, most == kFewThreads ? 3 : 1)
         Chunk<T, width> result;
         for (int i = 0; i < width; ++i) {
           const float g = to_float(row[r][step].dy.values[i]) * gamma.values[i];
-          const float d = fmaf(
-              to_float(row[r][step].h.values[i]) - mean[r], of_centered, fmaf(g, rstd[r], of_ones));
+          const float h = to_float(row[r][step].h.values[i]);
+          const float d = fmaf(centered ? h - mean[r] : h,
+                               of_centered,
+                               centered ? fmaf(g, rstd[r], of_ones) : g * rstd[r]);
           result.values[i] = from_float<T>(d + to_float(row[r][step].added.values[i]));
         }
         store_chunk(a.dh + at, result);
@@ -263,15 +274,20 @@ __global__ void add_parts_kernel(ColumnResult dgamma,
   result.out[column] = result.accumulate ? result.out[column] + float(sum) : float(sum);
 }
 
-template <typename T>
+bool has_bias(const ops::LayerNormBwd& op) { return op.bias(); }
+bool has_bias(const ops::RmsNormBwd&) { return false; }
+
+template <typename T, typename Op>
 class LayerNormBwdKernel final : public BoundKernel {
+  static constexpr bool kCentered = std::is_same_v<Op, ops::LayerNormBwd>;
+
  public:
-  LayerNormBwdKernel(const ops::LayerNormBwd& op, const KernelSpec& spec, const Device& device)
+  LayerNormBwdKernel(const Op& op, const KernelSpec& spec, const Device& device)
       : BoundKernel(device),
-        bias_(op.bias()),
+        bias_(has_bias(op)),
         residual_(op.residual()),
         adds_gamma_(spec.output_accumulates[1]),
-        adds_beta_(op.bias() && spec.output_accumulates[2]),
+        adds_beta_(bias_ && spec.output_accumulates[2]),
         rows_(spec.inputs[3].shape[0]),
         width_(spec.inputs[0].shape[-1]),
         parts_(std::clamp<std::int64_t>(ceil_div(rows_, kRows), 1, max_parts())) {}
@@ -291,7 +307,7 @@ class LayerNormBwdKernel final : public BoundKernel {
       start<kHeldColumns / kMaxThreads / kPack, kPack, 1>();
     else
       start<0, kPack, 1>();
-    launch("layer_norm_bwd sums",
+    launch(kCentered ? "layer_norm_bwd sums" : "rms_norm_bwd sums",
            {.grid = dim3(unsigned(ceil_div(width_, kSumColumns)), bias_ ? 2 : 1),
             .shared_bytes = kBlock * sizeof(double)},
            stream(),
@@ -319,12 +335,12 @@ class LayerNormBwdKernel final : public BoundKernel {
   template <int steps, int width, int rows, int most = kMaxThreads>
   void start() {
     const unsigned threads = threads_for(steps, width);
-    launch("layer_norm_bwd",
+    launch(kCentered ? "layer_norm_bwd" : "rms_norm_bwd",
            {.grid = dim3(unsigned(parts_)),
             .block = dim3(threads),
             .shared_bytes = 2 * (threads / kWarp) * sizeof(RowSums<rows>)},
            stream(),
-           layer_norm_bwd_kernel<T, steps, width, rows, most>,
+           layer_norm_bwd_kernel<T, steps, width, rows, most, kCentered>,
            LayerNormBwdArgs<T>{.h = input<T>(0),
                                .dy = input<T>(1),
                                .gamma = input(2),
@@ -341,12 +357,23 @@ class LayerNormBwdKernel final : public BoundKernel {
   std::int64_t parts_;  // blocks, and the partial sums that they leave
 };
 
+template <typename T>
+using OfLayerNorm = LayerNormBwdKernel<T, ops::LayerNormBwd>;
+template <typename T>
+using OfRmsNorm = LayerNormBwdKernel<T, ops::RmsNormBwd>;
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_layer_norm_bwd_kernel(const ops::LayerNormBwd& op,
                                                    const KernelSpec& spec,
                                                    const Device& device) {
-  return make_stored<LayerNormBwdKernel>(spec.inputs[0].dtype, op, spec, device);
+  return make_stored<OfLayerNorm>(spec.inputs[0].dtype, op, spec, device);
+}
+
+std::unique_ptr<Kernel> make_rms_norm_bwd_kernel(const ops::RmsNormBwd& op,
+                                                 const KernelSpec& spec,
+                                                 const Device& device) {
+  return make_stored<OfRmsNorm>(spec.inputs[0].dtype, op, spec, device);
 }
 
 }  // namespace lockstep::cuda

@@ -93,6 +93,7 @@ void remove_present(const ExportFlags& flags, RecordTexts& record) {
 const char* flavour(const io::SafetensorsReader& file) {
   const auto any = [&](std::string_view name) { return file.contains(name); };
   if (any("transformer.wte.weight")) return "Hugging Face's GPT-2";
+  if (any("model.embed_tokens.weight")) return "Hugging Face's Llama";
   if (any("layer1.0.conv1.weight") || any("features.0.weight")) return "torchvision";
   return "PyTorch";
 }

@@ -15,9 +15,9 @@
 #include "launcher/predict/saved_run.h"
 #include "launcher/predict/token_text.h"
 #include "launcher/settings/flag_values.h"
-#include "launcher/settings/table/settings_table.h"
 #include "lockstep/job.h"
 #include "lockstep/tokens/tokenizer.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {
@@ -117,9 +117,9 @@ void generate(const SavedRun& run,
               std::int64_t count,
               const Sampling& how,
               bool cached) {
-  LOCKSTEP_CHECK(is_gpt(run.flags.model.name),
+  LOCKSTEP_CHECK(nn::reads_tokens(run.flags.model.name),
                  ConfigError,
-                 "lockstep generate is for gpt, this run's model is {}",
+                 "lockstep generate is for gpt and llama, this run's model is {}",
                  run.flags.model.name);
   EncodedText encoded = encode_text(prompt, run.trained);
   LOCKSTEP_CHECK(encoded.problem.empty(), ConfigError, "--prompt: {}", encoded.problem);

@@ -71,8 +71,17 @@ std::string OperatorWriter::translate(const Node& node) {
     }
     case OpKind::layer_norm:
       return layer_norm(node);
+    case OpKind::rms_norm:
+      return rms_norm(node);
     case OpKind::gelu:
       return gelu(node);
+    case OpKind::swiglu: {
+      const std::string gate = in(node, 0);
+      const std::string silu = out_.add("Mul", {gate, out_.add("Sigmoid", {gate})});
+      return out_.add("Mul", {silu, in(node, 1)});
+    }
+    case OpKind::rotary:
+      return rotary(node);
     case OpKind::attention:
       return attention(node);
     case OpKind::relu:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -49,8 +50,20 @@ class OperatorWriter {
   std::string embedding(const Node& node);
   std::string class_token(const Node& node);
   std::string layer_norm(const Node& node);
+  std::string rms_norm(const Node& node);
   std::string gelu(const Node& node);
+  std::string rotary(const Node& node);
+  /// `heads` of D columns each of x, [N, T, heads D], turned.
+  std::string turned(const std::string& x, std::int64_t heads, const Node& rotary);
   std::string attention(const Node& node);
+  /// softmax(q k^T / sqrt(D)) v over the last two extents of [N, heads, T, D] or, `grouped`, of
+  /// [N, kv_heads, heads of a group, T, D]; the others are broadcast. `qkv` says how many positions
+  /// there are.
+  std::string attend(const std::array<std::string, 3>& parts,
+                     std::int64_t depth,
+                     bool causal,
+                     bool grouped,
+                     const std::string& qkv);
   std::string slice(const std::string& of, std::int64_t begin, std::int64_t end, int axis);
   /// 0 where a position sees another one, minus infinity elsewhere: [T, T]
   std::string causal_mask(const std::string& length);
@@ -58,7 +71,8 @@ class OperatorWriter {
   const Graph& graph_;
   GraphWriter& out_;
   std::map<ValueId, std::string> names_;
-  std::string mask_;             // causal_mask(), once there is one
+  std::string mask_;                                         // causal_mask(), once there is one
+  std::map<std::string, std::array<std::string, 2>> turns_;  // of rotary, by its attributes
   std::set<ValueId> flattened_;  // of images, whose elements lie in another order here
 };
 

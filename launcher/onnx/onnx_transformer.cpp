@@ -52,6 +52,57 @@ std::string OperatorWriter::layer_norm(const Node& node) {
                   {{"perm", channels_first}});
 }
 
+std::string OperatorWriter::rms_norm(const Node& node) {
+  const auto& op = op_cast<ops::RmsNorm>(*node.op);
+  LOCKSTEP_ASSERT(!op.residual());
+  if (rank(node.inputs[0]) == 4 || flattened_.contains(node.inputs[0]))
+    refuse(node, "its input is an image");
+  const std::string x = in(node, 0);
+  const std::string mean =
+      out_.add("ReduceMean", {out_.add("Mul", {x, x})}, {{"axes", std::vector<std::int64_t>{-1}}});
+  const std::string root = out_.add("Sqrt", {out_.add("Add", {mean, out_.scalar(op.eps())})});
+  return out_.add("Mul", {out_.add("Div", {x, root}), in(node, 1)});
+}
+
+std::string OperatorWriter::rotary(const Node& node) {
+  const ops::RotaryAttrs& attrs = op_cast<ops::Rotary>(*node.op).attrs();
+  return out_.concatenate({turned(in(node, 0), attrs.heads, node),
+                           turned(in(node, 1), attrs.kv_heads, node),
+                           in(node, 2)},
+                          2);
+}
+
+std::string OperatorWriter::turned(const std::string& x, std::int64_t heads, const Node& rotary) {
+  const ops::RotaryAttrs& attrs = op_cast<ops::Rotary>(*rotary.op).attrs();
+  const TensorType& packed = graph_.value(rotary.outputs[0]).type;
+  const std::int64_t depth = attrs.depth_of(packed);
+  std::array<std::string, 2>& turns = turns_[rotary.op->attributes()];
+  if (turns[0].empty()) {
+    std::vector<float> cosines, sines;
+    for (std::int64_t t = 0; t < packed.shape[1]; ++t)
+      for (const std::uint64_t phase : ops::rotary_phases(attrs.positions, depth)) {
+        const ops::Rotation rotation = ops::rotation_of(phase * std::uint64_t(t));
+        cosines.push_back(rotation.cosine);
+        sines.push_back(rotation.sine);
+      }
+    // As many positions as the samples have.
+    const std::int64_t shape[] = {packed.shape[1], 1, depth / 2}, first = 0;
+    const std::string begin = out_.row({&first, 1});
+    const std::string length = out_.add("Shape", {x}, {{"start", 1}, {"end", 2}});
+    turns = {out_.add("Slice", {out_.tensor(cosines, shape), begin, length, begin}),
+             out_.add("Slice", {out_.tensor(sines, shape), begin, length, begin})};
+  }
+  const std::int64_t apart[] = {0, 0, heads, depth}, together[] = {0, 0, heads * depth};
+  const std::vector<std::string> halves =
+      out_.add_several("Split", {out_.add("Reshape", {x, out_.row(apart)})}, {{"axis", 3}}, 2);
+  const auto product = [&](int half, int turn) {
+    return out_.add("Mul", {halves[std::size_t(half)], turns[std::size_t(turn)]});
+  };
+  const std::string first = out_.add("Sub", {product(0, 0), product(1, 1)});
+  const std::string second = out_.add("Add", {product(1, 0), product(0, 1)});
+  return out_.add("Reshape", {out_.concatenate({first, second}, 3), out_.row(together)});
+}
+
 std::string OperatorWriter::gelu(const Node& node) {
   const std::string x = in(node, 0);
   const auto times = [&](const std::string& a, float factor) {
@@ -84,33 +135,60 @@ std::string OperatorWriter::causal_mask(const std::string& length) {
 }
 
 std::string OperatorWriter::attention(const Node& node) {
-  const ops::AttentionAttrs& attrs = op_cast<ops::Attention>(*node.op).attrs();
-  const Shape& shape = graph_.value(node.inputs[0]).type.shape;  // [N, T, 3 C]
-  const std::int64_t width = shape[2] / 3, columns = width / attrs.heads;
-  const std::int64_t apart[] = {0, 0, 3, attrs.heads, columns}, together[] = {0, 0, width};
-  const std::int64_t first = 0;
-  const std::vector<std::int64_t> by_head{2, 0, 3, 1, 4}, swapped{0, 1, 3, 2},
-      by_position{0, 2, 1, 3};
-
+  const auto& op = op_cast<ops::Attention>(*node.op);
+  const ops::AttentionAttrs& attrs = op.attrs();
+  const TensorType& type = graph_.value(node.inputs[0]).type;  // [N, T, (heads + 2 kv_heads) D]
+  const std::int64_t depth = attrs.depth_of(type), kv_heads = attrs.key_heads();
+  const std::int64_t width = attrs.heads * depth, together[] = {0, 0, width};
+  const std::string qkv = in(node, 0);
+  if (attrs.group() > 1) {
+    // [N, T, kv_heads, heads of a group, D], and keys and values as a group of one.
+    const auto part = [&](std::int64_t first, std::int64_t heads) {
+      const std::int64_t apart[] = {0, 0, kv_heads, heads / kv_heads, depth};
+      const std::string columns = slice(qkv, first * depth, (first + heads) * depth, 2);
+      return out_.add("Transpose",
+                      {out_.add("Reshape", {columns, out_.row(apart)})},
+                      {{"perm", std::vector<std::int64_t>{0, 2, 3, 1, 4}}});
+    };
+    const std::string sums = attend(
+        {part(0, attrs.heads), part(attrs.heads, kv_heads), part(attrs.heads + kv_heads, kv_heads)},
+        depth,
+        attrs.causal,
+        true,
+        qkv);
+    const std::vector<std::int64_t> by_position{0, 3, 1, 2, 4};
+    return out_.add("Reshape",
+                    {out_.add("Transpose", {sums}, {{"perm", by_position}}), out_.row(together)});
+  }
+  const std::int64_t apart[] = {0, 0, 3, attrs.heads, depth}, first = 0;
+  const std::vector<std::int64_t> by_head{2, 0, 3, 1, 4}, by_position{0, 2, 1, 3};
   const std::string parts = out_.add("Transpose",
-                                     {out_.add("Reshape", {in(node, 0), out_.row(apart)})},
+                                     {out_.add("Reshape", {qkv, out_.row(apart)})},
                                      {{"perm", by_head}});  // [3, N, heads, T, D]
-  std::vector<std::string> qkv = out_.add_several("Split", {parts}, {{"axis", 0}}, 3);
+  std::vector<std::string> split = out_.add_several("Split", {parts}, {{"axis", 0}}, 3);
   const std::string axis = out_.row({&first, 1});
-  for (std::string& part : qkv) part = out_.add("Squeeze", {part, axis});
+  for (std::string& part : split) part = out_.add("Squeeze", {part, axis});
+  const std::string sums = attend({split[0], split[1], split[2]}, depth, attrs.causal, false, qkv);
+  return out_.add("Reshape",
+                  {out_.add("Transpose", {sums}, {{"perm", by_position}}), out_.row(together)});
+}
 
+std::string OperatorWriter::attend(const std::array<std::string, 3>& parts,
+                                   std::int64_t depth,
+                                   bool causal,
+                                   bool grouped,
+                                   const std::string& qkv) {
+  const std::vector<std::int64_t> swapped =
+      grouped ? std::vector<std::int64_t>{0, 1, 2, 4, 3} : std::vector<std::int64_t>{0, 1, 3, 2};
   const std::string q =
-      out_.add("Mul", {qkv[0], out_.scalar(float(1 / std::sqrt(double(columns))))});
+      out_.add("Mul", {parts[0], out_.scalar(float(1 / std::sqrt(double(depth))))});
   std::string scores =
-      out_.add("MatMul", {q, out_.add("Transpose", {qkv[1]}, {{"perm", swapped}})});
-  if (attrs.causal) {
-    const std::string length = out_.add("Shape", {in(node, 0)}, {{"start", 1}, {"end", 2}});
+      out_.add("MatMul", {q, out_.add("Transpose", {parts[1]}, {{"perm", swapped}})});
+  if (causal) {
+    const std::string length = out_.add("Shape", {qkv}, {{"start", 1}, {"end", 2}});
     scores = out_.add("Add", {scores, causal_mask(length)});
   }
-  const std::string weights = out_.add("Softmax", {scores}, {{"axis", -1}});
-  const std::string sums =
-      out_.add("Transpose", {out_.add("MatMul", {weights, qkv[2]})}, {{"perm", by_position}});
-  return out_.add("Reshape", {sums, out_.row(together)});
+  return out_.add("MatMul", {out_.add("Softmax", {scores}, {{"axis", -1}}), parts[2]});
 }
 
 }  // namespace lockstep::onnx

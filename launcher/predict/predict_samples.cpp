@@ -12,8 +12,8 @@
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"
 #include "launcher/predict/predict_inputs.h"
-#include "launcher/settings/table/settings_table.h"
 #include "lockstep/job.h"
+#include "lockstep/zoo.h"
 #include "parallel/session/error_report.h"
 
 namespace lockstep {
@@ -111,8 +111,8 @@ class LabelledBatch {
 }  // namespace
 
 void predict_samples(const SavedRun& run, std::int64_t count, std::size_t top) {
-  if (is_gpt(run.flags.model.name))
-    throw ConfigError("of a gpt's data single samples cannot be predicted",
+  if (nn::reads_tokens(run.flags.model.name))
+    throw ConfigError("of a language model's data single samples cannot be predicted",
                       "name a text, as in lockstep predict --from DIR FILE, where - is standard "
                       "input; lockstep generate continues one");
   Job job(0, nullptr);

@@ -98,23 +98,11 @@ constexpr std::string_view kOfTraining[] = {"--init-skip",
                                             "--resume-override"};
 
 /// What is fixed where a run says what the model is and how its samples are made.
-constexpr std::string_view kOfTheModel[] = {"--init",
-                                            "--model",
-                                            "--hidden",
-                                            "--stem",
-                                            "--layers",
-                                            "--heads",
-                                            "--width",
-                                            "--bias",
-                                            "--tied-head",
-                                            "--gelu",
-                                            "--image-size",
-                                            "--task",
-                                            "--label-column",
-                                            "--drop",
-                                            "--id-column",
-                                            "--categorical",
-                                            "--tokenizer"};
+constexpr std::string_view kOfTheModel[] = {
+    "--init",     "--model",      "--hidden",       "--stem",       "--layers",   "--heads",
+    "--width",    "--bias",       "--tied-head",    "--gelu",       "--kv-heads", "--mlp-width",
+    "--norm-eps", "--rope-theta", "--rope-scaling", "--image-size", "--task",     "--label-column",
+    "--drop",     "--id-column",  "--categorical",  "--tokenizer"};
 
 void refuse(const std::vector<std::string>& flags,
             const std::string& command,

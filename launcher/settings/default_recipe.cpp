@@ -26,7 +26,8 @@ constexpr DefaultRecipe gpt2(float lr) {
 // - VGGs: torchvision's reference training.
 // - ViTs: DeiT's (Touvron et al. 2021, table 9); the rate is for a batch of 512.
 // - gpt: nanoGPT's training of small models of characters.
-const std::array<Row, 10> kRows{{
+// - llama: llama2.c's training of small models of stories; presets as GPT-3's of their size.
+const std::array<Row, 13> kRows{{
     {"mlp", {Sgd{}}},
     {"resnet", with_cosine(Sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f})},
     {"vgg", with_cosine(Sgd{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f})},
@@ -36,6 +37,9 @@ const std::array<Row, 10> kRows{{
     {"gpt2-774m", gpt2(2.5e-4f)},
     {"gpt2-", gpt2(2e-4f)},
     {"gpt", with_cosine(AdamW{.lr = 1e-3f, .beta2 = 0.99f, .weight_decay = 0.1f}, 1.0f)},
+    {"llama-3.2-1b", gpt2(2e-4f)},
+    {"llama", gpt2(5e-4f)},
+    {"smollm", gpt2(6e-4f)},
     {"", with_cosine(Sgd{.lr = 0.02f, .momentum = 0.9f, .weight_decay = 5e-4f})},
 }};
 

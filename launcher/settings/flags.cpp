@@ -3,7 +3,7 @@
 
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/config_file.h"
-#include "launcher/settings/init_folder.h"
+#include "launcher/settings/init/init_folder.h"
 #include "launcher/settings/placeholder_data.h"
 #include "launcher/settings/read_settings.h"
 #include "launcher/settings/resume_target.h"

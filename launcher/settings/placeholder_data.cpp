@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/data/text/token_windows.h"
+#include "core/nn/llama.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/open_data.h"
 #include "launcher/settings/table/settings_table.h"
@@ -15,11 +16,15 @@ namespace {
 
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 
+std::int64_t usual_vocabulary(const std::string& model) {
+  return nn::is_llama_preset(model) ? nn::vocabulary_of_llama_preset(model) : kGpt2Vocabulary;
+}
+
 data::DataSplit zero_tokens(const TrainFlags& flags) {
   const data::TokenSequence sequence = data::whole_sequence(
       data::tokens_in_memory(std::vector<std::uint16_t>(std::size_t(flags.context) + 1)),
       fmt::format("tokens, {} a sample", flags.context),
-      flags.vocabulary > 0 ? flags.vocabulary : kGpt2Vocabulary);
+      flags.vocabulary > 0 ? flags.vocabulary : usual_vocabulary(flags.model.name));
   return {data::random_windows(sequence, flags.context, flags.options.seed, flags.ignore_index),
           data::windows_in_order(sequence, flags.context, flags.ignore_index)};
 }
@@ -40,7 +45,7 @@ void choose_placeholder(const PlaceholderData& placeholder, GivenSettings& given
   const bool sized = given.has("image-size") || placeholder.classes > 0;
   if (!sized && shape == nn::kDigits) return;  // as the default, glyphs, has them
   given.placeholder = true;
-  if (is_gpt(model)) {
+  if (nn::reads_tokens(model)) {
     LOCKSTEP_CHECK(placeholder.classes == 0,
                    ConfigError,
                    "--classes cannot be combined with --model {}; --vocabulary says its tokens",

@@ -5,40 +5,56 @@
 
 #include "core/base/check.h"
 #include "core/nn/gpt.h"
+#include "core/nn/llama.h"
 #include "launcher/settings/resume_target.h"
 #include "launcher/settings/table/settings_table.h"
+#include "lockstep/zoo.h"
 #include "parallel/batch/batch_plan.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kGptContext = 256;
+constexpr std::int64_t kUsualContext = 256;
 constexpr double kTableFraction = 0.2;
 
-void resolve_gpt(const GivenSettings& given, TrainFlags& flags) {
+void resolve_language_model(const GivenSettings& given, TrainFlags& flags) {
   nn::ModelSpec& spec = flags.model;
   const bool tokens = has_tokens(flags.data);
-  if (is_gpt(spec.name) != tokens)
+  if (nn::reads_tokens(spec.name) != tokens)
     throw ConfigError(
-        tokens ? fmt::format("--data {} has tokens, --model {} does not read them; use --model gpt",
-                             flags.data,
-                             spec.name)
-               : fmt::format("--model {} reads tokens, --data {} has none; use --data text:FILE or "
-                             "tokens:PATH",
-                             spec.name,
-                             flags.data));
+        tokens
+            ? fmt::format("--data {} has tokens, --model {} does not read them; use --model gpt or "
+                          "--model llama",
+                          flags.data,
+                          spec.name)
+            : fmt::format("--model {} reads tokens, --data {} has none; use --data text:FILE or "
+                          "tokens:PATH",
+                          spec.name,
+                          flags.data));
   if (!tokens) return;
-  if (nn::is_gpt2_preset(spec.name)) {
-    nn::apply_gpt2_preset(spec);
+  if (nn::is_gpt2_preset(spec.name) || nn::is_llama_preset(spec.name)) {
+    nn::is_gpt2_preset(spec.name) ? nn::apply_gpt2_preset(spec) : nn::apply_llama_preset(spec);
     if (!given.has("context")) flags.context = spec.context;
   } else {
-    if (!given.has("context")) flags.context = kGptContext;
+    if (!given.has("context")) flags.context = kUsualContext;
     spec.context = flags.context;
     LOCKSTEP_CHECK(spec.width % spec.heads == 0,
                    ConfigError,
                    "--width {} is not a multiple of --heads {}",
                    spec.width,
                    spec.heads);
+    LOCKSTEP_CHECK(spec.kv_heads == 0 || spec.heads % spec.kv_heads == 0,
+                   ConfigError,
+                   "--heads {} is not a multiple of --kv-heads {}",
+                   spec.heads,
+                   spec.kv_heads);
+    LOCKSTEP_CHECK(
+        spec.name != "llama" || spec.width / spec.heads % 2 == 0,
+        ConfigError,
+        "--width {} in --heads {} gives heads of {} columns; rotary positions turn pairs",
+        spec.width,
+        spec.heads,
+        spec.width / spec.heads);
   }
   LOCKSTEP_CHECK(flags.context <= spec.context,
                  ConfigError,
@@ -117,7 +133,7 @@ void resolve_checkpoints(TrainFlags& flags) {
 void resolve_settings(const GivenSettings& given, TrainFlags& flags) {
   TrainOptions& options = flags.options;
   resolve_data(given, flags);
-  resolve_gpt(given, flags);
+  resolve_language_model(given, flags);
   resolve_batch(flags);
   resolve_length(given, options);
   resolve_clipping(given, options);

@@ -32,6 +32,16 @@ inline std::vector<ModelCase> model_cases() {
     spec.gelu = gelu;
     return spec;
   };
+  const auto llama = [](int kv_heads, bool tied_head) {
+    nn::ModelSpec spec{.name = "llama", .outputs = 37};
+    spec.layers = spec.heads = 2;
+    spec.kv_heads = kv_heads;
+    spec.width = 32;
+    spec.mlp_width = 48;
+    spec.context = 16;
+    spec.tied_head = tied_head;
+    return spec;
+  };
   const nn::ModelSpec iris{.name = "mlp", .outputs = 3, .hidden = {10}};
   return {
       {"mlp_iris", iris, {4}, 16, 0.01f, 0.001f, 1e-8f},
@@ -44,6 +54,8 @@ inline std::vector<ModelCase> model_cases() {
       {"vit_ti16_cifar", cifar("vit-ti16"), {3, 16, 16}, 4, 0.01f, 0.001f, 1e-4f},
       {"gpt", gpt(true, ops::GeluKind::tanh, true), {16}, 4, 0.01f, 0.001f, 1e-4f},
       {"gpt_plain", gpt(false, ops::GeluKind::erf, false), {16}, 4, 0.01f, 0.001f, 1e-8f},
+      {"llama", llama(2, true), {16}, 4, 0.01f, 0.001f, 1e-8f},
+      {"llama_grouped", llama(1, false), {16}, 4, 0.01f, 0.001f, 1e-8f},
   };
 }
 

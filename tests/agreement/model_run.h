@@ -27,7 +27,7 @@ struct ModelCase {
   float sgd_lr, adamw_lr, adamw_eps;
 
   /// spec.outputs is then the vocabulary.
-  bool has_tokens() const { return spec.name == "gpt"; }
+  bool has_tokens() const { return nn::reads_tokens(spec.name); }
 };
 
 /// The model's programs for one micro-batch, with memory that nothing shares.

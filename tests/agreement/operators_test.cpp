@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/add.h"
-#include "core/ops/batch_norm.h"
 #include "core/ops/cast.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/linear.h"
 #include "core/ops/losses/binary_cross_entropy.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
+#include "core/ops/norms/batch_norm.h"
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"
 #include "core/ops/pooling/max_pool2d.h"

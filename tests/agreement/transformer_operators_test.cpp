@@ -5,8 +5,11 @@
 #include "core/ops/attention.h"
 #include "core/ops/embedding/embedding.h"
 #include "core/ops/gelu.h"
-#include "core/ops/layer_norm.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
+#include "core/ops/norms/layer_norm.h"
+#include "core/ops/norms/rms_norm.h"
+#include "core/ops/rotary.h"
+#include "core/ops/swiglu.h"
 #include "tests/agreement/golden_case.h"
 
 namespace lockstep::test {
@@ -74,6 +77,47 @@ TEST(AgreementOperators, LayerNorm) {
   check_layer_norm("residual", true, true);
 }
 
+TEST(AgreementOperators, RmsNorm) {
+  for (bool residual : {false, true}) {
+    GoldenCase golden(residual ? "rms_norm.residual" : "rms_norm.plain");
+    std::vector<ValueId> inputs{golden.parameter("x"), golden.parameter("weight")};
+    if (residual) inputs.push_back(golden.parameter("residual"));
+    const ValueId y = golden.apply<ops::RmsNorm>(inputs, 1e-5f, residual)[0];
+    const auto grads = golden.gradients(y, golden.input("grad_y"));
+    golden.run();
+    golden.expect("y", y, 33);
+    golden.expect("grad_x", grads[0], 33);
+    golden.expect("grad_weight", grads[1], 10);
+    if (residual) golden.expect("grad_residual", grads[2], 33);
+  }
+}
+
+TEST(AgreementOperators, Swiglu) {
+  GoldenCase golden("swiglu.plain");
+  const ValueId y =
+      golden.apply<ops::Swiglu>({golden.parameter("gate"), golden.parameter("up")})[0];
+  const auto grads = golden.gradients(y, golden.input("grad_y"));
+  golden.run();
+  // Eight roundings and ten, as in swiglu_test.cpp.
+  golden.expect("y", y, 1, 8);
+  golden.expect("grad_gate", grads[0], 1, 10);
+  golden.expect("grad_up", grads[1], 1, 8);
+}
+
+TEST(AgreementOperators, Rotary) {
+  GoldenCase golden("rotary.grouped");
+  const ValueId y = golden.apply<ops::Rotary>(
+      {golden.parameter("q"), golden.parameter("k"), golden.parameter("v")},
+      ops::RotaryAttrs{4, 2, {}})[0];
+  const auto grads = golden.gradients(y, golden.input("grad_y"));
+  golden.run();
+  // Cosine and sine within 2^-23, two products and a sum.
+  golden.expect("y", y, 1, 8);
+  golden.expect("grad_q", grads[0], 1, 8);
+  golden.expect("grad_k", grads[1], 1, 8);
+  golden.expect("grad_v", grads[2], 1, 0);
+}
+
 TEST(AgreementOperators, Gelu) {
   for (ops::GeluKind kind : {ops::GeluKind::erf, ops::GeluKind::tanh}) {
     GoldenCase golden("gelu." + std::string(ops::name_of(kind)));
@@ -86,9 +130,10 @@ TEST(AgreementOperators, Gelu) {
   }
 }
 
-void check_attention(const std::string& name, int heads, bool causal, double depth) {
+void check_attention(
+    const std::string& name, int heads, bool causal, double depth, int kv_heads = 0) {
   GoldenCase golden("attention." + name);
-  const ops::AttentionAttrs attrs{.heads = heads, .causal = causal};
+  const ops::AttentionAttrs attrs{.heads = heads, .kv_heads = kv_heads, .causal = causal};
   const ValueId y = golden.apply<ops::Attention>({golden.parameter("qkv")}, attrs)[0];
   const auto grads = golden.gradients(y, golden.input("grad_y"));
   golden.run();
@@ -101,6 +146,7 @@ TEST(AgreementOperators, Attention) {
   check_attention("causal", 3, true, 8);
   check_attention("full", 3, false, 8);
   check_attention("long", 1, true, 5);
+  check_attention("grouped", 4, true, 8, 2);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ import tempfile
 import compare_cuda
 from comparison_cases import CASES
 from comparison_cases_cuda import CUDA_CASES
-from comparison_output import PROJECT, commit, print_table, processor, write_table
+from comparison_output import PROJECT, commit, print_table, processor, write_table, write_tokens
 from peer_python import find_peer
 from rank_processes import run_ranks, say
 
@@ -44,7 +44,12 @@ def steps_of(steps, options):
     return options.steps or max(1, int(steps * options.scale))
 
 
-def run_peer(python, case, peer, options):
+def tokens_of(case, folder):
+    """A file of random tokens, in which one in ten is for validation."""
+    return write_tokens(folder / f"{case.name}.bin", case.gpt["vocabulary"], 400_000)
+
+
+def run_peer(python, case, peer, folder, options):
     steps = steps_of(case.peer_steps or case.steps, options)
     settings = {
         "model": case.model, "widths": case.widths, "gpt": case.gpt, "classes": case.classes,
@@ -54,6 +59,8 @@ def run_peer(python, case, peer, options):
         "warmup": min(steps, case.warmup), "log_every": case.log_every}
     if case.data in ("mnist", "text"):
         settings[case.data] = str(getattr(options, case.data))
+    if case.data == "tokens":
+        settings["tokens"] = str(tokens_of(case, folder))
     out = run_ranks([python, str(PEER), json.dumps(settings)], peer.ranks, peer.threads)
     return json.loads(out[0].strip().splitlines()[-1])["step_ms"] if out else None
 
@@ -63,6 +70,8 @@ def data_flags(case, folder, options):
         return ["--data", f"csv:{write_table(case, folder)}", "--val-fraction", "0"]
     if case.data in ("mnist", "text"):
         return ["--data", f"{case.data}:{getattr(options, case.data)}"]
+    if case.data == "tokens":
+        return ["--data", f"tokens:{tokens_of(case, folder)}", "--vocabulary", str(case.gpt["vocabulary"])]
     return ["--data", case.data]
 
 
@@ -105,7 +114,7 @@ def contestants_of(case, python, options, folder):
             say(f"{program} is missing: build it; Lockstep's side is not measured")
     if options.only != "lockstep" and python:
         for peer in case.peers:
-            contestants[peer.name] = lambda peer=peer: run_peer(python, case, peer, options)
+            contestants[peer.name] = lambda peer=peer: run_peer(python, case, peer, folder, options)
     if case.ceilings:
         program_alone = next(options.build.rglob("conv_ceiling"), None)
         if program_alone:

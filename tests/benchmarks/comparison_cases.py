@@ -34,7 +34,7 @@ class Case:
     name: str
     goal: str  # what is asked for, in words
     model: str
-    data: str  # csv (a generated table), mnist, text or a source of Lockstep's
+    data: str  # csv (a generated table), mnist, text, tokens (random ones) or a source of Lockstep's
     global_batch: int
     ranks: int
     steps: int
@@ -119,6 +119,21 @@ def nanogpt_case(name, goal, precision):
                 ours, contestants, gpt={**NANOGPT_SIZES, "vocabulary": 65})
 
 
+# llama2.c's model of 15 million parameters, on random tokens.
+LLAMA_SIZES = {"layers": 6, "heads": 6, "width": 288, "context": 256}
+LLAMA_OPTIMIZER = {"kind": "adamw", "lr": 5e-4, "betas": (0.9, 0.95), "weight_decay": 0.1, "clip": 1.0}
+
+
+def llama_case(name, goal, precision):
+    flags = [f for key, value in LLAMA_SIZES.items() for f in (f"--{key}", str(value))]
+    flags += ["--mlp-width", "768", "--val-fraction", "0.1", "--lr-schedule", "constant", "--warmup-steps", "0",
+              "--optimizer", "adamw", "--lr", "5e-4", "--beta2", "0.95", "--weight-decay", "0.1", "--clip-norm", "1.0",
+              "--precision", precision]
+    return Case(name, goal, "llama", "tokens", 8, 2, 12, flags, LLAMA_OPTIMIZER,
+                {"Lockstep": ["--micro-batch", "4"]}, peers(2, ("eager", "compiled"), (precision,)),
+                gpt={**LLAMA_SIZES, "hidden": 768, "vocabulary": 32000}, log_every=1, peer_steps=8, warmup=2)
+
+
 CASES = [
     mlp_case("iris", "50x", (4, 10, 3), 120, 1, 20000),
     mlp_case("iris-2-ranks", "50x", (4, 10, 3), 120, 2, 20000),
@@ -145,4 +160,6 @@ CASES = [
     vit_case("vit_s16-bf16", "bf16"),
     nanogpt_case("nanogpt", "1.6x, 11 ms", "fp32"),
     nanogpt_case("nanogpt-bf16", "1.6x, 7 ms", "bf16"),
+    llama_case("llama-15m", "1.6x", "fp32"),
+    llama_case("llama-15m-bf16", "1.6x", "bf16"),
 ]

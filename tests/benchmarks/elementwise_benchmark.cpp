@@ -6,11 +6,11 @@
 #include <string>
 
 #include "core/ops/add.h"
-#include "core/ops/batch_norm.h"
 #include "core/ops/dropout.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/normalize.h"
+#include "core/ops/norms/batch_norm.h"
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"
 #include "core/ops/pooling/max_pool2d.h"

@@ -18,6 +18,8 @@ def build(case):
         return mlp(case["widths"])
     if case["model"] == "gpt":
         return Gpt(**case["gpt"])
+    if case["model"] == "llama":
+        return Llama(**case["gpt"])
     channels, height, width = case["input"]
     if case["model"] == "vit-s16":
         return vit_s16(height, case["classes"])
@@ -148,4 +150,59 @@ class Gpt(nn.Module):
         x = self.drop(self.tokens(tokens) + self.positions(places))
         for block in self.blocks:
             x = block(x)
+        return self.head(self.norm(x))
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, width, hidden, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.RMSNorm(width, eps=1e-5), nn.RMSNorm(width, eps=1e-5)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.gate_up = nn.Linear(width, 2 * hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x, cosine, sine):
+        n, tokens, width = x.shape
+        q, k, v = (part.view(n, tokens, self.heads, width // self.heads).transpose(1, 2)
+                   for part in self.qkv(self.norm_1(x)).split(width, dim=2))
+        q, k = turned(q, cosine, sine), turned(k, cosine, sine)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(n, tokens, width))
+        gate, up = self.gate_up(self.norm_2(x)).chunk(2, dim=2)
+        return x + self.down(F.silu(gate) * up)
+
+
+def turned(x, cosine, sine):
+    """Rotary positions of x, [N, heads, T, D], in the type of x."""
+    first, second = x.chunk(2, dim=3)
+    half = torch.cat((-second, first), 3)
+    return x * cosine.to(x.dtype) + half * sine.to(x.dtype)
+
+
+class Llama(nn.Module):
+    """Touvron et al. 2023 with a tied head and a head of keys and values for each of queries, whose GEMMs are joined
+    as PyTorch's users join them."""
+
+    def __init__(self, layers, heads, width, context, hidden, vocabulary):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.blocks = nn.ModuleList(LlamaBlock(width, hidden, heads) for _ in range(layers))
+        self.norm = nn.RMSNorm(width, eps=1e-5)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+        depth = width // heads
+        angle = torch.outer(torch.arange(context), 10000.0**(-2 * torch.arange(depth // 2) / depth)).repeat(1, 2)
+        self.register_buffer("cosine", angle.cos())
+        self.register_buffer("sine", angle.sin())
+        for name, p in self.named_parameters():
+            if p.ndim > 1:
+                into_residual = name.endswith(("out.weight", "down.weight"))
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if into_residual else 0.02)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for block in self.blocks:
+            x = block(x, self.cosine, self.sine)
         return self.head(self.norm(x))

@@ -3,12 +3,12 @@
 """One PyTorch rank of compare_pytorch.py: trains one case and prints one JSON line (rank 0).
 
 The case comes as JSON in argv[1]; RANK and WORLD_SIZE as torch.distributed wants them.
-  model, and widths (mlp), gpt (sizes) or input and classes
+  model, and widths (mlp), gpt (sizes, of llama too) or input and classes
   mode       eager; compiled (torch.compile of model and loss); compiled-step (the optimizer as well)
   precision  fp32, or bf16: autocast around model and loss
   threads    of this rank
   batch      of this rank
-  mnist, text (files) or samples (of random data)
+  mnist, text, tokens (files) or samples (of random data)
   optimizer  kind, lr and what main() reads of it
   steps, warmup, log_every
 Samples are tensors in memory; each step takes its batch by index, unless one batch is the data.
@@ -86,7 +86,7 @@ class Training:
     def __init__(self, case, rank, world):
         self.case, self.settings = case, case["optimizer"]
         model = build(case)
-        if "text" in case:
+        if "text" in case or "tokens" in case:
             self.source = text_batches(case, rank)
         else:
             self.source = batches(case, rank, world)

@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "core/grad/differentiate.h"
-#include "core/ops/batch_norm.h"
 #include "core/ops/conv2d.h"
-#include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
+#include "core/ops/norms/batch_norm.h"
+#include "core/ops/norms/layer_norm.h"
 #include "lockstep/zoo.h"
 #include "tests/core/trace_helpers.h"
 
@@ -105,10 +105,23 @@ TEST(Fuse, LayerNormMakesTheResidualSum) {
       {{5}, DType::i32});
   const int sums = count(f.graph, OpKind::add), norms = count(f.graph, OpKind::layer_norm);
   EXPECT_EQ(sums, 6);
-  f.loss = fuse_residual_layer_norm(f.graph, f.loss);
+  f.loss = fuse_residual_norm(f.graph, f.loss);
   verify(f.graph);
   EXPECT_EQ(count(f.graph, OpKind::add), 0);
   EXPECT_EQ(count(f.graph, OpKind::layer_norm), norms);
+}
+
+TEST(Fuse, RmsNormMakesTheResidualSum) {
+  Forward f = forward(
+      nn::make_model(
+          {.name = "llama", .outputs = 10, .layers = 3, .heads = 2, .width = 8, .context = 5}),
+      {{5}, DType::i32});
+  const int norms = count(f.graph, OpKind::rms_norm);
+  EXPECT_EQ(count(f.graph, OpKind::add), 6);
+  f.loss = fuse_residual_norm(f.graph, f.loss);
+  verify(f.graph);
+  EXPECT_EQ(count(f.graph, OpKind::add), 0);
+  EXPECT_EQ(count(f.graph, OpKind::rms_norm), norms);
 }
 
 TEST(Fuse, GradientsOfGeluGoIntoTheProductsBeforeThem) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/nn/initialise.h"
+#include "core/nn/trace.h"
 #include "lockstep/error.h"
 #include "tests/core/trace_helpers.h"
 
@@ -107,13 +108,14 @@ TEST(Zoo, AreTheSameProgramForEveryMicroBatch) {
   data::SampleSpec tokens;
   tokens.input = tokens.target = {{8}, DType::i32};
   tokens.classes = 50;
-  expect_same({.name = "gpt", .outputs = 50, .layers = 2, .heads = 2, .width = 8, .context = 8},
-              tokens);
+  for (const char* name : {"gpt", "llama"})
+    expect_same({.name = name, .outputs = 50, .layers = 2, .heads = 2, .width = 8, .context = 8},
+                tokens);
 }
 
 TEST(Zoo, EveryModelTakesItsUsualImages) {
   for (const std::string_view name : nn::model_names()) {
-    if (name.starts_with("gpt")) continue;
+    if (nn::reads_tokens(name)) continue;
     for (const nn::Stem stem : {nn::Stem::imagenet, nn::Stem::cifar}) {
       if (stem == nn::Stem::cifar && !nn::has_stem(name)) continue;
       const nn::ImageShape images = nn::usual_images(name, stem);
@@ -177,6 +179,40 @@ TEST(Zoo, ParametersStartAsTorchvisions) {
   expect_deviation(resnet, "layer1.0.conv3.weight", std::sqrt(2.0 / 256));
   expect_deviation(resnet, "layer1.0.bn3.weight", 1);
   expect_deviation(resnet, "fc.weight", 1 / std::sqrt(3.0 * 2048));
+}
+
+// The counts of Hugging Face's HuggingFaceTB/SmolLM-135M, SmolLM-360M and meta-llama/Llama-3.2-1B.
+TEST(Zoo, LlamasHaveTheirOriginalsParameters) {
+  const auto graph_of = [](const char* name, int vocabulary) {
+    data::SampleSpec tokens;
+    tokens.input = tokens.target = {{8}, DType::i32};
+    tokens.classes = vocabulary;
+    const nn::ModelSpec spec{.name = name, .outputs = vocabulary};
+    return trace_prediction(nn::make_model(spec), tokens, {});
+  };
+  const auto count = [](const Graph& graph) {
+    std::int64_t elems = 0;
+    for (const Parameter& p : graph.parameters()) elems += p.shape.elems();
+    return elems;
+  };
+  EXPECT_EQ(count(graph_of("smollm-135m", 49152)), 134'515'008);
+  EXPECT_EQ(count(graph_of("smollm-360m", 49152)), 361'821'120);
+  const Graph llama = graph_of("llama-3.2-1b", 128256);
+  EXPECT_EQ(count(llama), 1'235'814'400);
+  const std::vector<std::string> lines = parameters_of(llama);
+  EXPECT_EQ(lines.size(), 1 + 16 * 9 + 1u);
+  for (const char* line : {"model.embed_tokens.weight: 128256 2048",
+                           "model.layers.0.input_layernorm.weight: 2048",
+                           "model.layers.0.self_attn.q_proj.weight: 2048 2048",
+                           "model.layers.0.self_attn.k_proj.weight: 512 2048",
+                           "model.layers.0.self_attn.v_proj.weight: 512 2048",
+                           "model.layers.0.self_attn.o_proj.weight: 2048 2048",
+                           "model.layers.0.post_attention_layernorm.weight: 2048",
+                           "model.layers.15.mlp.gate_proj.weight: 8192 2048",
+                           "model.layers.15.mlp.up_proj.weight: 8192 2048",
+                           "model.layers.15.mlp.down_proj.weight: 2048 8192",
+                           "model.norm.weight: 2048"})
+    EXPECT_THAT(lines, ::testing::Contains(line));
 }
 
 TEST(Zoo, MlpIsNumberedLikeSequential) {

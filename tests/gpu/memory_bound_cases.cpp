@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/add.h"
-#include "core/ops/batch_norm.h"
 #include "core/ops/cast.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding/column_embedding.h"
@@ -8,11 +7,13 @@
 #include "core/ops/losses/binary_cross_entropy.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/normalize.h"
+#include "core/ops/norms/batch_norm.h"
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"
 #include "core/ops/pooling/max_pool2d.h"
 #include "core/ops/relu.h"
 #include "core/ops/scale.h"
+#include "core/ops/swiglu.h"
 #include "tests/gpu/rates.h"
 
 namespace lockstep::rates {
@@ -34,6 +35,8 @@ void time_flat_tensors(Rates& rates, std::int64_t bytes, DType type) {
     time(fmt::format("gelu {}", ops::name_of(kind)), ops::Gelu(kind), x);
     time(fmt::format("gelu_bwd {}", ops::name_of(kind)), ops::GeluBwd(kind), x, x);
   }
+  time("swiglu", ops::Swiglu(), x, x);
+  time("swiglu_bwd", ops::SwigluBwd(), x, x, x);
   const DType other = type == DType::f32 ? DType::bf16 : DType::f32;
   time(fmt::format("cast to {}", name_of(other)), ops::Cast(other), x);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/embedding/class_token.h"
 #include "core/ops/embedding/embedding.h"
-#include "core/ops/layer_norm.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/narrow.h"
+#include "core/ops/norms/layer_norm.h"
+#include "core/ops/norms/rms_norm.h"
+#include "core/ops/rotary.h"
 #include "tests/gpu/rates.h"
 
 namespace lockstep::rates {
@@ -25,6 +27,11 @@ void time_layer_norm(Rates& rates, const Sizes& sizes, std::int64_t samples, DTy
   time("layer_norm residual", ops::LayerNorm(1e-5f, true, true), x, c, c, x);
   time("layer_norm_bwd", ops::LayerNormBwd(true, false), x, x, c, saved);
   time("layer_norm_bwd residual", ops::LayerNormBwd(true, true), x, x, c, saved, x);
+  const TensorType rstd = f32({samples * sizes.tokens});
+  time("rms_norm", ops::RmsNorm(1e-5f, false), x, c);
+  time("rms_norm residual", ops::RmsNorm(1e-5f, true), x, c, x);
+  time("rms_norm_bwd", ops::RmsNormBwd(false), x, x, c, rstd);
+  time("rms_norm_bwd residual", ops::RmsNormBwd(true), x, x, c, rstd, x);
 }
 
 void time_embedding(Rates& rates, const Sizes& sizes, std::int64_t samples, DType type) {
@@ -67,6 +74,20 @@ void time_patches(Rates& rates, const Sizes& sizes, std::int64_t samples, DType 
   time("narrow_bwd", ops::NarrowBwd(1, patches + 1), x);
 }
 
+/// Heads of 64 columns, three of which share keys and values.
+void time_rotary(Rates& rates, const Sizes& sizes, std::int64_t samples, DType type) {
+  const int heads = rates.small() ? 3 : 12, kv_heads = heads / 3;
+  const ops::RotaryAttrs attrs{heads, kv_heads, {}};
+  const TensorType q{{samples, sizes.tokens, heads * 64}, type},
+      k{{samples, sizes.tokens, kv_heads * 64}, type},
+      packed{{samples, sizes.tokens, (heads + 2 * kv_heads) * 64}, type};
+  const auto time = [&](const std::string& name, const Operator& op, const auto&... inputs) {
+    rates.time({.name = name, .shape = packed.shape.to_string(), .type = type}, op, {inputs...});
+  };
+  time("rotary", ops::Rotary(attrs), q, k, k);
+  time("rotary_bwd", ops::RotaryBwd(attrs), packed);
+}
+
 void time_loss(Rates& rates, const Sizes& sizes, std::int64_t samples, DType type) {
   const TensorType logits{{samples, sizes.tokens, sizes.classes}, type};
   const TensorType labels{{samples, sizes.tokens}, DType::i32};
@@ -89,6 +110,7 @@ void time_transformer(Rates& rates) {
       time_layer_norm(rates, sizes, n, type);
       time_embedding(rates, sizes, n, type);
       time_patches(rates, sizes, n, type);
+      time_rotary(rates, sizes, n, type);
     }
     time_loss(rates, sizes, samples.front(), type);
   }

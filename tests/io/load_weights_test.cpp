@@ -160,6 +160,19 @@ TEST(LoadWeights, MasksOfGptAreIgnoredAndOtherUnknownNamesAreNot) {
   EXPECT_THROW(load_weights(other.write(), {}, {}), DataError) << "a model that is no gpt";
 }
 
+TEST(LoadWeights, FrequenciesOfLlamaAreIgnoredAndItsTiedHeadMustEqualTheTable) {
+  const std::vector<Parameter> model{parameter("model.embed_tokens.weight", {2, 1})};
+  const auto load = [&](float head) {
+    WeightsFile file;
+    file.add<float>("model.embed_tokens.weight", ElementType::f32, {2, 1}, {1, 2});
+    file.add<float>("model.layers.0.self_attn.rotary_emb.inv_freq", ElementType::f32, {1}, {1});
+    file.add<float>("lm_head.weight", ElementType::f32, {2, 1}, {1, head});
+    return load_weights(file.write(), model, {});
+  };
+  EXPECT_THAT(load(2)[0].values, ElementsAre(1, 2));
+  EXPECT_THROW(load(3), DataError);
+}
+
 TEST(LoadWeights, TiedHeadMustEqualTheTable) {
   const auto load = [](const std::string& prefix,
                        const std::vector<std::int64_t>& shape,

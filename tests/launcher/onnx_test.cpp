@@ -76,6 +76,11 @@ std::vector<Case> cases() {
   nn::ModelSpec other = gpt;
   other.bias = other.tied_head = false;
   other.gelu = ops::GeluKind::erf;
+  nn::ModelSpec llama = gpt, grouped = gpt;
+  llama.name = grouped.name = "llama";
+  grouped.kv_heads = 1;
+  grouped.tied_head = false;
+  grouped.rotary = {.theta = 500000, .factor = 32, .original_context = 60};
   return {
       {"mlp", nn::make_model({.name = "mlp", .hidden = {16, 8}}), images(8, 3)},
       {"mlp_of_categories", nn::make_model({.name = "mlp", .outputs = 2, .hidden = {16}}), table()},
@@ -87,7 +92,9 @@ std::vector<Case> cases() {
       {"vit_ti16", nn::make_model({.name = "vit-ti16", .stem = nn::Stem::cifar}), images(16, 3)},
       {"other_layers", other_layers, images(12, 3)},
       {"gpt", nn::make_model(gpt), tokens(24)},
-      {"gpt_without_biases", nn::make_model(other), tokens(24)}};
+      {"gpt_without_biases", nn::make_model(other), tokens(24)},
+      {"llama", nn::make_model(llama), tokens(24)},
+      {"llama_of_groups", nn::make_model(grouped), tokens(24)}};
 }
 
 /// Values that make every parameter count: none is 0 or 1, and no variance is negative.

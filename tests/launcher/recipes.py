@@ -19,10 +19,14 @@ class Recipes(ImageTest):
         """For each recipe, flags of data that stand for its own."""
         self.write("text.txt", "the quick brown fox jumps over the lazy dog. " * 400)
         self.write("tokens.bin", bytes(byte for token in range(5000) for byte in (token % 256, 0)))
+        tokenize = [self.program, "tokenize", "text.txt", "--vocabulary=300", "--out=corpus"]
+        if not (self.folder / "corpus").exists():
+            self.assertEqual(self.run_command(tokenize).returncode, 0)
         return {"mnist": [f"--data={self.mnist()}"], "shakespeare-char": ["--data=text:text.txt"],
                 "cifar10-resnet18": ["--data=images:photos", "--image-size=32"],
                 "imagenet-resnet50": ["--data=images:photos"], "imagenet-vit-s16": ["--data=images:photos"],
-                "gpt2-124m": ["--data=tokens:tokens.bin"], "fine-tune-resnet50": ["--data=images:photos"]}
+                "gpt2-124m": ["--data=tokens:tokens.bin"], "llama-small": ["--data=tokens:corpus"],
+                "fine-tune-resnet50": ["--data=images:photos"]}
 
     def run_recipe(self, command, name, *flags):
         result = self.run_command([self.program, command, f"--config={FOLDER / name}.toml", *flags])
@@ -33,7 +37,7 @@ class Recipes(ImageTest):
 
     def test_each_trains_three_steps(self):
         further = {"imagenet-resnet50": ["--image-size=64"], "imagenet-vit-s16": ["--image-size=64"],
-                   "gpt2-124m": ["--context=16"],
+                   "gpt2-124m": ["--context=16"], "llama-small": ["--context=16"],
                    "fine-tune-resnet50": ["--image-size=64", "--init=runs/imagenet-resnet50/model.safetensors"],
                    "shakespeare-char": ["--decay-steps=2"]}
         for name, data in self.data().items():

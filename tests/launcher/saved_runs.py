@@ -194,7 +194,7 @@ class SavedRuns(ProgramTest):
 
         refused(2, "--layers 3", "n_layer is 2", flags=["--layers=3"])
         refused(2, "--model resnet18", "gpt2", flags=["--model=resnet18"])
-        refused(2, "--model gpt2-124m", "width 32", flags=["--model=gpt2-124m"])
+        refused(2, "--model gpt2-124m", "n_layer is 2: --layers 12", flags=["--model=gpt2-124m"])
         refused(2, "--context 8", "n_positions is 16", flags=["--context=8"])
         refused(2, "--gelu tanh", "is erf", flags=["--gelu=tanh"], activation_function="gelu")
         refused(1, "model_type is \"resnet\"", model_type="resnet")
@@ -204,6 +204,37 @@ class SavedRuns(ProgramTest):
         refused(1, "n_layer is 1.5", n_layer=1.5)
         self.write("hf/config.json", "[]")
         self.expect_error(self.run_command(start), 1, "hf/config.json")
+
+    def test_folder_of_a_llama(self):
+        """Names, shapes and sizes of transformers' LlamaForCausalLM go out and come in."""
+        sizes = ("--model=llama", "--layers=1", "--heads=4", "--kv-heads=2", "--width=16", "--mlp-width=24",
+                 "--rope-theta=500000", "--rope-scaling=32:1:4:64", "--norm-eps=1e-6", "--tied-head=off")
+        self.text_run("--steps=2")  # its text
+        result = self.command("train", "--ranks=1", *sizes, "--context=16", f"--data=text:{self.folder}/text.txt",
+                              "--global-batch=8", "--steps=2", "--out=llama")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        (self.folder / "hf").mkdir()
+        result = self.command("export", "--from=llama", "--to=hf/model.safetensors")
+        self.assertIn("Hugging Face's Llama", result.stdout)
+        config = {"model_type": "llama", "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+                  "hidden_size": 16, "intermediate_size": 24, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+                  "rope_theta": 5e5, "rope_scaling": {
+                      "rope_type": "llama3", "factor": 32, "low_freq_factor": 1, "high_freq_factor": 4,
+                      "original_max_position_embeddings": 64}, "vocab_size": 26}
+        self.write("hf/config.json", json.dumps(config))
+        start = (self.program, "train", "--ranks=1", "--init=hf", f"--data=text:{self.folder}/text.txt",
+                 "--context=16", "--steps=1", "--global-batch=8", "--lr=0", "--out=again")
+        result = self.run_command(start)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        shas = {json.loads((self.folder / run / "summary.json").read_text())["weights_sha256"]
+                for run in ("llama", "again")}
+        self.assertEqual(len(shas), 1)
+        self.assertIn("rope-scaling = '32:1:4:64'\n", (self.folder / "again/config.toml").read_text())
+        for change, problem in (({"hidden_act": "gelu"}, "hidden_act"), ({"head_dim": 8}, "head_dim"),
+                                ({"rope_scaling": {"type": "linear", "factor": 2}}, "rope_type"),
+                                ({"attention_bias": True}, "attention_bias")):
+            self.write("hf/config.json", json.dumps({**config, **change}))
+            self.expect_error(self.run_command(start), 1, "hf/config.json", problem)
 
     def fine_tune(self):
         """The folder of Hugging Face's, as a run that is named tuned."""

@@ -36,6 +36,7 @@ std::vector<Arguments> arguments_of_runs() {
           {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
           {"--model=vit-ti16", "--data=images:x", "--more-data=packed:x"},
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
+          {"--model=llama", "--data=tokens:x"},
           {"--lr-schedule=multi-step", "--milestones=3"},
           {"--lr-schedule=polynomial", "--ema=0.5", "--optimizer=rmsprop"},
           {"--optimizer=lars", "--lr-reference-batch=64"}};
@@ -101,6 +102,7 @@ std::vector<std::string> candidates_for(const Setting& setting) {
                            "^a: lr=0.5, weight-decay=0",
                            "flip",
                            "group:16",
+                           "32:1:4:8192",
                            "csv:y",
                            "images:y",
                            "tokens:y",

@@ -22,21 +22,32 @@ namespace {
 constexpr std::int64_t kContext = 24;
 constexpr int kVocabulary = 50, kLayers = 3, kHeads = 4, kWidth = 32;
 
-/// A small gpt with random weights in a file.
-class Decoding : public ::testing::TestWithParam<bool> {
+nn::ModelSpec gpt(bool bias) {
+  return {.name = "gpt",
+          .outputs = kVocabulary,
+          .layers = kLayers,
+          .heads = kHeads,
+          .width = kWidth,
+          .context = kContext,
+          .bias = bias,
+          .tied_head = bias};
+}
+
+nn::ModelSpec llama(int kv_heads) {
+  nn::ModelSpec spec = gpt(true);
+  spec.name = "llama";
+  spec.kv_heads = kv_heads;
+  return spec;
+}
+
+/// A small model with random weights in a file.
+class Decoding : public ::testing::TestWithParam<nn::ModelSpec> {
  protected:
   Decoding()
       : backend_(testing::make_test_backend()),
         file_(std::filesystem::temp_directory_path() /
               fmt::format("lockstep-decoder-{}.safetensors", getpid())),
-        model_(nn::make_model({.name = "gpt",
-                               .outputs = kVocabulary,
-                               .layers = kLayers,
-                               .heads = kHeads,
-                               .width = kWidth,
-                               .context = kContext,
-                               .bias = GetParam(),
-                               .tied_head = GetParam()})) {
+        model_(nn::make_model(GetParam())) {
     spec_.input = spec_.target = {{kContext}, DType::i32};
     spec_.classes = kVocabulary;
     std::vector<io::NamedTensor> tensors;
@@ -45,7 +56,8 @@ class Decoding : public ::testing::TestWithParam<bool> {
       std::vector<float> values = initial_values(parameter, 1);
       // As large as a trained model's, so that attention looks at some tokens more than at others.
       if (parameter.name.find("weight") != parameter.name.npos &&
-          parameter.name.find("ln_") == parameter.name.npos)
+          parameter.name.find("ln_") == parameter.name.npos &&
+          parameter.name.find("norm") == parameter.name.npos)
         for (float& value : values) value *= 10;
       tensors.push_back({parameter, std::move(values)});
     }
@@ -95,7 +107,20 @@ TEST_P(Decoding, IsOfFp32AndTokensAlone) {
   EXPECT_EQ(TokenDecoder::make(*backend_, mixes, spec_, Precision::fp32, file_.string()), nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpt, Decoding, ::testing::Bool());
+// What is turned is read by attention alone.
+TEST_P(Decoding, IsNotOfTurnedValuesThatOthersRead) {
+  const ModelFunction adds = [](Builder& nn, Value x) {
+    x = nn.embedding(x, {.vocabulary = kVocabulary, .width = 8});
+    const Value qkv = nn.rotary(x, x, x, {.heads = 2, .kv_heads = 2});
+    const Value y = nn.linear(qkv, {.out_features = 8});
+    return nn.linear(nn.add(y, nn.attention(qkv, {.heads = 2})), {.out_features = kVocabulary});
+  };
+  EXPECT_EQ(TokenDecoder::make(*backend_, adds, spec_, Precision::fp32, file_.string()), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         Decoding,
+                         ::testing::Values(gpt(true), gpt(false), llama(4), llama(2)));
 
 }  // namespace
 }  // namespace lockstep

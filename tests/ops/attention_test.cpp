@@ -19,6 +19,8 @@ struct Size {
   std::int64_t samples, tokens;
   int heads;
   std::int64_t depth;
+  int kv_heads = 0;
+  std::int64_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
 };
 
 // Empty, one token, one head, depths off the vector widths, and around the kernels' blocks of 96
@@ -42,14 +44,17 @@ const Size kSizes[] = {{0, 5, 2, 4},
                        {1, 20, 1, 256}};
 // More heads than CUDA's blocks take at a time.
 const Size kManyHeads{3, 65, 11, 8};
+// Heads that share keys and values.
+const Size kGroups[] = {{2, 7, 4, 3, 2}, {1, 130, 6, 16, 2}, {2, 33, 3, 40, 1}, {1, 20, 4, 130, 2}};
 
 OpCase forward_case(const Size& s, bool causal, float dropout, float range = 1) {
-  const ops::AttentionAttrs attrs{.heads = s.heads, .causal = causal, .dropout = dropout};
-  const std::int64_t width = s.heads * s.depth;
+  const ops::AttentionAttrs attrs{
+      .heads = s.heads, .kv_heads = s.kv_heads, .causal = causal, .dropout = dropout};
+  const std::int64_t width = (s.heads + 2 * s.key_heads()) * s.depth;
   return {
       fmt::format("{}x{}, {} heads of {}, |x| < {}", s.samples, s.tokens, s.heads, s.depth, range),
       std::make_shared<ops::Attention>(attrs),
-      {random_f32({s.samples, s.tokens, 3 * width}, 1, -range, range)},
+      {random_f32({s.samples, s.tokens, width}, 1, -range, range)},
       {},
       {},
       {.seed = 3, .step = 0x500000007ull, .first_sample = 11},
@@ -100,6 +105,11 @@ std::vector<OpCase> attention_cases() {
       }
   cases.push_back(forward_case(kManyHeads, true, 0));
   set_forward_tolerances(cases.back(), kManyHeads, 0, 1);
+  for (const Size& s : kGroups)
+    for (float dropout : {0.0f, 0.3f}) {
+      cases.push_back(forward_case(s, true, dropout));
+      set_forward_tolerances(cases.back(), s, dropout, 1);
+    }
   // Steep softmax, whose maximum grows from block to block of keys.
   for (bool causal : {true, false}) {
     const Size s{1, 210, 1, 20};
@@ -143,11 +153,13 @@ void set_backward_tolerances(OpCase& c, const OpCase& forward, const Size& s, fl
   const double gradient = product_error + 2 * product * (weight + 3);
   // A row of weights sums to one; errors down a column are independent of each other (4.5 standard
   // deviations). The chain of T sums of dk and dv rounds sums of the result's size.
-  const double mass = std::max(1.0, 4.5 * largest_column_norm(args));
+  // The heads of a group add to the same keys, independently of each other too.
+  const double group = std::sqrt(double(s.heads) / double(s.key_heads()));
+  const double mass = std::max(1.0, 4.5 * largest_column_norm(args)) * group;
   const auto expected = attention_bwd_reference(reference_args(c))[0];
   double largest = 1;
   for (double v : expected) largest = std::max(largest, std::abs(v));
-  const double chain = 2 * std::sqrt(double(std::max<std::int64_t>(s.tokens, 1))) * largest;
+  const double chain = 2 * std::sqrt(double(std::max<std::int64_t>(s.tokens, 1))) * group * largest;
   // Rounded to bf16, weights, and gradients of scores, which are p (dp - dy . y), move by 2^-8 of
   // themselves at most, with a standard deviation below 2^-8 / sqrt(3) and independently: down a
   // column by less than `mass`, which has 4.5 of them without the root.
@@ -178,6 +190,12 @@ std::vector<OpCase> attention_bwd_cases() {
   const OpCase forward = forward_case(kManyHeads, true, 0);
   cases.push_back(backward_case(forward));
   set_backward_tolerances(cases.back(), forward, kManyHeads, 0);
+  for (const Size& s : kGroups)
+    for (float dropout : {0.0f, 0.3f}) {
+      const OpCase of_group = forward_case(s, true, dropout);
+      cases.push_back(backward_case(of_group));
+      set_backward_tolerances(cases.back(), of_group, s, dropout);
+    }
   return cases;
 }
 
@@ -185,9 +203,10 @@ LOCKSTEP_OP_TEST(Attention, attention, attention_reference, attention_cases)
 LOCKSTEP_OP_TEST(AttentionBwd, attention_bwd, attention_bwd_reference, attention_bwd_cases)
 
 TEST(AttentionGradient, FiniteDifferences) {
-  for (bool causal : {true, false})
-    for (float dropout : {0.0f, 0.4f}) {
-      const OpCase forward = forward_case({2, 4, 2, 3}, causal, dropout);
+  for (const bool causal : {true, false})
+    for (const int kv_heads : {2, 1}) {
+      const float dropout = causal ? 0.4f : 0.0f;
+      const OpCase forward = forward_case({2, 4, 2, 3, kv_heads}, causal, dropout);
       const ReferenceArgs args = reference_args(forward);
       const OpCase backward = backward_case(forward);
       ReferenceArgs bwd_args = reference_args(backward);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/add.h"
-#include "core/ops/batch_norm.h"
+#include "core/ops/norms/batch_norm.h"
 #include "core/ops/relu.h"
 #include "kernels/cpu/kernel_list.h"
 #include "tests/ops/each_isa.h"

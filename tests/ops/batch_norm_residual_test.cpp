@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/ops/add.h"
-#include "core/ops/batch_norm.h"
+#include "core/ops/norms/batch_norm.h"
 #include "core/ops/relu.h"
 #include "kernels/cpu/kernel_list.h"
 #include "lockstep/error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/batch_norm.h"
+#include "core/ops/norms/batch_norm.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

@@ -4,12 +4,13 @@
 #include <bit>
 #include <cmath>
 
-#include "core/ops/batch_norm.h"
 #include "core/ops/embedding/column_embedding.h"
 #include "core/ops/embedding/embedding.h"
-#include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
 #include "core/ops/normalize.h"
+#include "core/ops/norms/batch_norm.h"
+#include "core/ops/norms/layer_norm.h"
+#include "core/ops/norms/rms_norm.h"
 
 namespace lockstep::test {
 namespace {
@@ -37,6 +38,7 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::narrow_bwd:
     case OpKind::gelu:
     case OpKind::attention:
+    case OpKind::rotary_bwd:
     case OpKind::scale:
     case OpKind::softmax_cross_entropy:
       return {0};
@@ -47,6 +49,7 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::relu_bwd:
     case OpKind::add:
     case OpKind::gelu_bwd:
+    case OpKind::swiglu:
       return {0, 1};
     case OpKind::batch_norm_residual_bwd_sums:
       return op_cast<ops::BatchNormResidualBwdSums>(op).two_uses() ? std::vector<int>{0, 1, 3, 4}
@@ -56,6 +59,8 @@ std::vector<int> activations(const Operator& op) {
                  ? std::vector<int>{0}
                  : std::vector<int>{0, 2};
     case OpKind::attention_bwd:
+    case OpKind::rotary:
+    case OpKind::swiglu_bwd:
       return {0, 1, 2};
     case OpKind::embedding_bwd_tokens:
     case OpKind::column_embedding_bwd:
@@ -67,6 +72,11 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::layer_norm_bwd:
       return op_cast<ops::LayerNormBwd>(op).residual() ? std::vector<int>{0, 1, 4}
                                                        : std::vector<int>{0, 1};
+    case OpKind::rms_norm:
+      return op_cast<ops::RmsNorm>(op).residual() ? std::vector<int>{0, 2} : std::vector<int>{0};
+    case OpKind::rms_norm_bwd:
+      return op_cast<ops::RmsNormBwd>(op).residual() ? std::vector<int>{0, 1, 4}
+                                                     : std::vector<int>{0, 1};
     default:
       return {};
   }

@@ -54,13 +54,17 @@ TEST_F(CudaAgreement, OfElementwiseOperators) {
                       OpKind::scale,
                       OpKind::cast,
                       OpKind::normalize,
-                      OpKind::dropout})
+                      OpKind::dropout,
+                      OpKind::rotary,
+                      OpKind::rotary_bwd})
     check(kind, true);
 }
 
-TEST_F(CudaAgreement, OfGeluInFp32) {
+TEST_F(CudaAgreement, OfGeluAndSwigluInFp32) {
   check(OpKind::gelu, false);
   check(OpKind::gelu_bwd, false);
+  check(OpKind::swiglu, false);
+  check(OpKind::swiglu_bwd, false);
 }
 
 TEST_F(CudaAgreement, OfPooling) {

@@ -6,7 +6,7 @@
 
 #include "core/ops/add.h"
 #include "core/ops/attention.h"
-#include "core/ops/batch_norm.h"
+#include "core/ops/norms/batch_norm.h"
 #include "core/ops/relu.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"

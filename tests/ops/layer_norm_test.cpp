@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/layer_norm.h"
+#include "core/ops/norms/layer_norm.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

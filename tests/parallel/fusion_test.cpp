@@ -35,6 +35,8 @@ TEST(Fusion, LayerNormWithResidualAndLinearWithGelu) {
   expect_equal_with_and_without_fusion(testing::small_gpt());
 }
 
+TEST(Fusion, RmsNormWithResidual) { expect_equal_with_and_without_fusion(testing::small_llama()); }
+
 TEST(Fusion, ConvolutionAndLinearWithRelu) {
   SmallRun run = testing::small_resnet();
   run.model = [](Builder& nn, Value x) {

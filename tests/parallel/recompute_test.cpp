@@ -19,6 +19,7 @@ TrainSummary train(SmallRun run, Recompute recompute, std::uint64_t limit = 0) {
 
 SmallRun resnet() { return testing::small_resnet(); }
 SmallRun gpt() { return testing::small_gpt(); }
+SmallRun llama() { return testing::small_llama(); }
 
 class RecomputedTraining : public ::testing::TestWithParam<SmallRun (*)()> {};
 
@@ -45,7 +46,7 @@ TEST_P(RecomputedTraining, WhatCannotFitIsRefusedBeforeTheFirstStep) {
   EXPECT_THROW(train(GetParam()(), Recompute::automatic, 1000), OutOfMemory);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RecomputedTraining, ::testing::Values(&resnet, &gpt));
+INSTANTIATE_TEST_SUITE_P(Models, RecomputedTraining, ::testing::Values(&resnet, &gpt, &llama));
 
 }  // namespace
 }  // namespace lockstep

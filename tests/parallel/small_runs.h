@@ -48,6 +48,20 @@ inline SmallRun small_gpt(std::optional<std::int32_t> ignored = {}) {
   return run;
 }
 
+/// The same of a llama, whose heads share keys and values.
+inline SmallRun small_llama() {
+  SmallRun run = small_gpt();
+  run.model = nn::make_model({.name = "llama",
+                              .outputs = 31,
+                              .dropout = 0.1f,
+                              .layers = 4,
+                              .heads = 4,
+                              .width = 32,
+                              .context = 16,
+                              .kv_heads = 2});
+  return run;
+}
+
 /// Rows of three numbers and two indices of categories, of which one of three classes depends.
 class Towns final : public data::Dataset {
  public:

@@ -37,6 +37,14 @@ TEST(TokenTraining, EqualBitsInBf16) {
   expect_equal_bits(run);
 }
 
+TEST(TokenTraining, EqualBitsOfALlama) {
+  SmallRun run = testing::small_llama();
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    run.options.precision = precision;
+    expect_equal_bits(run);
+  }
+}
+
 /// `size` points in two dimensions of three classes.
 class Points final : public data::Dataset {
  public:

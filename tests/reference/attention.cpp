@@ -21,15 +21,18 @@ struct Head {
         n(sample),
         h(number),
         tokens(std::size_t(a.input_types[0].shape[1])),
-        width(std::size_t(a.input_types[0].shape[2]) / 3),
-        depth(width / std::size_t(attrs.heads)) {}
+        heads(std::size_t(attrs.heads)),
+        kv_heads(attrs.kv_heads == 0 ? heads : std::size_t(attrs.kv_heads)),
+        depth(std::size_t(a.input_types[0].shape[2]) / (heads + 2 * kv_heads)) {}
 
   /// Position of column d of token t in qkv's block `part` (0: q, 1: k, 2: v), and in y.
   std::size_t packed(std::size_t part, std::size_t t, std::size_t d) const {
-    return ((n * tokens + t) * 3 + part) * width + h * depth + d;
+    const std::size_t shared = h / (heads / kv_heads);
+    const std::size_t place = part == 0 ? h : heads + (part - 1) * kv_heads + shared;
+    return ((n * tokens + t) * (heads + 2 * kv_heads) + place) * depth + d;
   }
   std::size_t plain(std::size_t t, std::size_t d) const {
-    return (n * tokens + t) * width + h * depth + d;
+    return ((n * tokens + t) * heads + h) * depth + d;
   }
   std::size_t row(std::size_t i) const { return (n * std::size_t(attrs.heads) + h) * tokens + i; }
   std::size_t visible(std::size_t i) const { return attrs.causal ? i + 1 : tokens; }
@@ -53,7 +56,7 @@ struct Head {
 
   const ReferenceArgs& args;
   const ops::AttentionAttrs& attrs;
-  std::size_t n, h, tokens, width, depth;
+  std::size_t n, h, tokens, heads, kv_heads, depth;
 };
 
 template <typename Body>

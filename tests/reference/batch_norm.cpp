@@ -5,7 +5,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "core/ops/batch_norm.h"
+#include "core/ops/norms/batch_norm.h"
 #include "tests/reference/elementwise.h"
 
 namespace lockstep::test {

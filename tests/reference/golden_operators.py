@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from formula import labels, values
+from llama_model import turn
 
 
 class Operators:
@@ -179,6 +180,42 @@ def add_layer_norm(ops: Operators):
             x + residual, (33,), weight, bias, eps=1e-5), **inputs)
 
 
+def rms_norm(x, weight, residual=0):
+    h = x + residual
+    return weight * h / (h.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+def add_rms_norm(ops: Operators):
+    for name in ("plain", "residual"):
+        case = f"rms_norm.{name}"
+        inputs = {"x": ops.input(case, "x", (2, 5, 33), centre=0.25),
+                  "weight": ops.input(case, "weight", (33,), 0.5, 1.0)}
+        if name == "residual":
+            inputs["residual"] = ops.input(case, "residual", (2, 5, 33))
+        ops.run(case, rms_norm, **inputs)
+
+
+def add_swiglu(ops: Operators):
+    case = "swiglu.plain"
+    ops.run(case, lambda gate, up: F.silu(gate) * up, gate=ops.input(case, "gate", (3, 67), 5.0),
+            up=ops.input(case, "up", (3, 67)))
+
+
+def rotary(q, k, v, heads, kv_heads):
+    """Packed as queries, keys and values, of which the first two are turned."""
+    n, t, _ = q.shape
+    q, k = (turn(part.reshape(n, t, count, -1).transpose(1, 2), 10000.0).transpose(1, 2).reshape(part.shape)
+            for part, count in ((q, heads), (k, kv_heads)))
+    return torch.cat((q, k, v), 2)
+
+
+def add_rotary(ops: Operators):
+    case, heads, kv_heads, depth = "rotary.grouped", 4, 2, 6
+    ops.run(case, lambda q, k, v: rotary(q, k, v, heads, kv_heads),
+            q=ops.input(case, "q", (2, 19, heads * depth)), k=ops.input(case, "k", (2, 19, kv_heads * depth)),
+            v=ops.input(case, "v", (2, 19, kv_heads * depth)))
+
+
 def add_gelu(ops: Operators):
     for name, approximate in (("erf", "none"), ("tanh", "tanh")):
         case = f"gelu.{name}"
@@ -186,23 +223,26 @@ def add_gelu(ops: Operators):
                 x=ops.input(case, "x", (3, 67), 5.0))
 
 
-def attention(qkv: torch.Tensor, heads: int, causal: bool) -> torch.Tensor:
+def attention(qkv: torch.Tensor, heads: int, kv_heads: int, causal: bool) -> torch.Tensor:
     n, t, width = qkv.shape
-    q, k, v = (part.reshape(n, t, heads, -1).transpose(1, 2) for part in qkv.chunk(3, dim=2))
+    depth = width // (heads + 2 * kv_heads)
+    parts = qkv.reshape(n, t, -1, depth).transpose(1, 2).split((heads, kv_heads, kv_heads), dim=1)
+    q, k, v = (part.repeat_interleave(heads // part.shape[1], dim=1) for part in parts)
     y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    return y.transpose(1, 2).reshape(n, t, width // 3)
+    return y.transpose(1, 2).reshape(n, t, heads * depth)
 
 
 def add_attention(ops: Operators):
-    cases = {  # name: (samples, tokens, heads, columns of a head, causal)
-        "causal": (2, 19, 3, 8, True),
-        "full": (2, 19, 3, 8, False),
-        "long": (1, 100, 1, 5, True),
+    cases = {  # name: (samples, tokens, heads, those of keys and values, columns of a head, causal)
+        "causal": (2, 19, 3, 3, 8, True),
+        "full": (2, 19, 3, 3, 8, False),
+        "long": (1, 100, 1, 1, 5, True),
+        "grouped": (2, 19, 4, 2, 8, True),
     }
-    for name, (n, t, heads, depth, causal) in cases.items():
+    for name, (n, t, heads, kv_heads, depth, causal) in cases.items():
         case = f"attention.{name}"
-        ops.run(case, lambda qkv: attention(qkv, heads, causal),
-                qkv=ops.input(case, "qkv", (n, t, 3 * heads * depth), 2.0))
+        ops.run(case, lambda qkv: attention(qkv, heads, kv_heads, causal),
+                qkv=ops.input(case, "qkv", (n, t, (heads + 2 * kv_heads) * depth), 2.0))
 
 
 def add_token_loss(ops: Operators):
@@ -232,6 +272,9 @@ def operators():
     add_losses(ops)
     add_embedding(ops)
     add_layer_norm(ops)
+    add_rms_norm(ops)
+    add_swiglu(ops)
+    add_rotary(ops)
     add_gelu(ops)
     add_attention(ops)
     add_token_loss(ops)

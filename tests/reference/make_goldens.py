@@ -43,6 +43,7 @@ from torch import nn
 from formula import initial_parameter, labels, rms, sketch, values
 from golden_operators import operators
 from gpt_model import Gpt
+from llama_model import Llama
 from vit_model import Vit
 
 STEPS = 10
@@ -55,7 +56,7 @@ LEAST_SCALE = 2.0**-12  # of the largest one
 # an eps of the gradients' size (the optimizer's own condition is 1 / eps) keep that to a few
 # hundredths of the way; the shallow networks have neither and agree to four digits of it. Nothing in
 # gpt or vit jumps, but the keys' biases have no gradient; to a small eps its rounding would be one. Samples
-# and targets of gpt are tokens, the classes its vocabulary.
+# and targets of gpt and llama are tokens, the classes its vocabulary.
 MODELS = {
     "mlp_iris": (lambda: mlp(4, 10, 3), (4,), 3, 16, 0.01, 0.001, 1e-8),
     "mlp_mnist": (lambda: mlp(784, 32, 10), (784,), 10, 16, 0.01, 0.001, 1e-8),
@@ -67,6 +68,8 @@ MODELS = {
     "vit_ti16_cifar": (lambda: Vit(16, 4, 192, 3, 10), (3, 16, 16), 10, 4, 0.01, 0.001, 1e-4),
     "gpt": (lambda: gpt(True, "tanh", True), (16,), 37, 4, 0.01, 0.001, 1e-4),
     "gpt_plain": (lambda: gpt(False, "none", False), (16,), 37, 4, 0.01, 0.001, 1e-8),
+    "llama": (lambda: llama(2, True), (16,), 37, 4, 0.01, 0.001, 1e-8),
+    "llama_grouped": (lambda: llama(1, False), (16,), 37, 4, 0.01, 0.001, 1e-8),
 }
 SHAPES = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg11_bn", "vgg16_bn", "vit_b_16"]
 NOT_DECAYED = ("cls_token", "pos_embed")  # of more than one dimension
@@ -125,10 +128,14 @@ def gpt(bias: bool, gelu: str, tied_head: bool):
                tied_head=tied_head)
 
 
+def llama(kv_heads: int, tied_head: bool):
+    return Llama(layers=2, heads=2, kv_heads=kv_heads, width=32, hidden=48, vocabulary=37, tied_head=tied_head)
+
+
 def step_data(name: str, step: int, dtype):
     """Samples and targets of a step."""
     _, sample, classes, batch = MODELS[name][:4]
-    if name.startswith("gpt"):
+    if name.startswith(("gpt", "llama")):
         count = batch * sample[0]
         return (labels(f"x.{step}", count, classes).reshape(batch, *sample),
                 labels(f"labels.{step}", count, classes).reshape(batch, *sample))
@@ -158,7 +165,7 @@ def train(name: str, kind: str, dtype, order, other_kernels: bool, make_optimize
     start = {key: flattened(t) for key, t in model.state_dict().items()}
     if other_kernels and len(sample) == 3:
         model = model.to(memory_format=torch.channels_last)
-    if isinstance(model, (Gpt, Vit)):
+    if isinstance(model, (Gpt, Llama, Vit)):
         model.use_one_kernel(other_kernels)
     optimizer = make_optimizer(name, model, kind)
     result, losses = {}, []

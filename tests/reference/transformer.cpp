@@ -6,8 +6,9 @@
 
 #include "core/ops/embedding/embedding.h"
 #include "core/ops/gelu.h"
-#include "core/ops/layer_norm.h"
 #include "core/ops/narrow.h"
+#include "core/ops/norms/layer_norm.h"
+#include "core/ops/norms/rms_norm.h"
 #include "tests/reference/elementwise.h"
 
 namespace lockstep::test {
@@ -134,6 +135,49 @@ ReferenceOutputs layer_norm_bwd_reference(const ReferenceArgs& args) {
   ReferenceOutputs outputs{dh, dgamma};
   if (op.bias()) outputs.push_back(dbeta);
   return outputs;
+}
+
+ReferenceOutputs rms_norm_reference(const ReferenceArgs& args) {
+  const auto& op = op_cast<ops::RmsNorm>(args.op);
+  const auto width = std::size_t(args.input_types[0].shape[-1]);
+  std::vector<double> h = args.inputs[0];
+  if (op.residual())
+    for (std::size_t i = 0; i < h.size(); ++i) {
+      h[i] += args.inputs.back()[i];
+      // The sum is stored, and normalised as stored.
+      if (args.input_types[0].dtype == DType::bf16) h[i] = rounded_to_bf16(double(float(h[i])));
+    }
+  std::vector<double> y(h.size()), saved;
+  for (std::size_t r = 0; r < h.size() / width; ++r) {
+    double squares = 0;
+    for (std::size_t c = 0; c < width; ++c) squares += h[r * width + c] * h[r * width + c];
+    saved.push_back(1 / std::sqrt(squares / double(width) + double(op.eps())));
+    for (std::size_t c = 0; c < width; ++c)
+      y[r * width + c] = args.inputs[1][c] * h[r * width + c] * saved.back();
+  }
+  ReferenceOutputs outputs{y, saved};
+  if (op.residual()) outputs.push_back(h);
+  return outputs;
+}
+
+ReferenceOutputs rms_norm_bwd_reference(const ReferenceArgs& args) {
+  const auto& op = op_cast<ops::RmsNormBwd>(args.op);
+  const auto width = std::size_t(args.input_types[0].shape[-1]);
+  const auto &h = args.inputs[0], &dy = args.inputs[1], &gamma = args.inputs[2];
+  std::vector<double> dh(h.size()), dgamma(width);
+  for (std::size_t r = 0; r < h.size() / width; ++r) {
+    const double rstd = args.inputs[3][r];
+    double mean_product = 0;
+    for (std::size_t i = r * width; i < (r + 1) * width; ++i) {
+      mean_product += gamma[i % width] * dy[i] * h[i] * rstd / double(width);
+      dgamma[i % width] += dy[i] * h[i] * rstd;
+    }
+    for (std::size_t i = r * width; i < (r + 1) * width; ++i) {
+      dh[i] = rstd * (gamma[i % width] * dy[i] - h[i] * rstd * mean_product);
+      if (op.residual()) dh[i] += args.inputs[4][i];
+    }
+  }
+  return {dh, dgamma};
 }
 
 namespace {

@@ -13,6 +13,8 @@ ReferenceOutputs narrow_reference(const ReferenceArgs& args);
 ReferenceOutputs narrow_bwd_reference(const ReferenceArgs& args);
 ReferenceOutputs layer_norm_reference(const ReferenceArgs& args);
 ReferenceOutputs layer_norm_bwd_reference(const ReferenceArgs& args);
+ReferenceOutputs rms_norm_reference(const ReferenceArgs& args);
+ReferenceOutputs rms_norm_bwd_reference(const ReferenceArgs& args);
 ReferenceOutputs gelu_reference(const ReferenceArgs& args);
 ReferenceOutputs gelu_bwd_reference(const ReferenceArgs& args);
 /// x Phi(x) and its derivative, or the tanh form's.

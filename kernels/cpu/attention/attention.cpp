@@ -13,7 +13,8 @@ AttentionShape shape_of(const ops::AttentionAttrs& attrs, const TensorType& qkv)
   return {.samples = qkv.shape[0],
           .tokens = qkv.shape[1],
           .heads = attrs.heads,
-          .depth = qkv.shape[2] / (3 * std::int64_t(attrs.heads)),
+          .kv_heads = attrs.key_heads(),
+          .depth = attrs.depth_of(qkv),
           .causal = attrs.causal};
 }
 

@@ -11,7 +11,8 @@ namespace lockstep::cpu {
 
 struct AttentionShape {
   std::int64_t samples = 0, tokens = 0, heads = 0;
-  std::int64_t depth = 0;  ///< columns of a head
+  std::int64_t kv_heads = 0;  ///< of keys and values
+  std::int64_t depth = 0;     ///< columns of a head
   bool causal = false;
 };
 
@@ -26,7 +27,7 @@ inline constexpr std::int64_t kAttentionRow = kAttentionBlock + 16;
 template <typename T>
 struct AttentionArgs {
   AttentionShape shape;
-  const T* qkv = nullptr;  ///< [samples, tokens, 3, heads, depth]
+  const T* qkv = nullptr;  ///< [samples, tokens, heads + 2 kv_heads, depth]
   T* y = nullptr;          ///< [samples, tokens, heads, depth]
   float* lse = nullptr;    ///< [samples, heads, tokens]
   bool drops = false;

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "core/ops/batch_norm.h"
+#include "core/ops/norms/batch_norm.h"
 #include "kernels/cpu/elementwise.h"
 
 namespace lockstep::cpu {
 
-/// How a micro-batch [samples, ..., channels] falls into groups; see core/ops/batch_norm.h.
+/// How a micro-batch [samples, ..., channels] falls into groups; see core/ops/norms/batch_norm.h.
 struct BatchNormGroups {
   BatchNormGroups(const Shape& x, std::int64_t size)
       : samples(x[0]),

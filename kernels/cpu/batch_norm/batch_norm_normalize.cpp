@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "core/ops/batch_norm.h"
+#include "core/ops/norms/batch_norm.h"
 #include "kernels/cpu/batch_norm/batch_norm_groups.h"
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/kernel_list.h"

@@ -183,8 +183,11 @@ void attention(const AttentionArgs<T>& a) {
   for (std::int64_t n = 0; n < a.shape.samples; ++n)
     for (std::int64_t h = 0; h < a.shape.heads; ++h) {
       const HeadOf head(a.shape, n, h);
-      transpose_blocks(a.keys, a.qkv + head.key(0), head.input_row, tokens, depth, a.values);
-      copy_rows(a.values, a.qkv + head.value(0), head.input_row, tokens, depth, 1.0f);
+      // Of a group's heads the first packs the keys and values that all share.
+      if (h % (a.shape.heads / a.shape.kv_heads) == 0) {
+        transpose_blocks(a.keys, a.qkv + head.key(0), head.input_row, tokens, depth, a.values);
+        copy_rows(a.values, a.qkv + head.value(0), head.input_row, tokens, depth, 1.0f);
+      }
       for (std::int64_t query = 0; query < tokens; query += kAttentionBlock)
         query_block(a, head, query, at_most(kAttentionBlock, tokens - query));
     }

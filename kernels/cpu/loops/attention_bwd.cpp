@@ -110,14 +110,20 @@ LOCKSTEP_INLINE void add_to_keys(const AttentionBwdArgs<T>& a, const Block& b, b
   });
 }
 
+/// What the heads of a group share.
 template <typename T>
-LOCKSTEP_INLINE void pack_head(const AttentionBwdArgs<T>& a, const HeadOf& head) {
+LOCKSTEP_INLINE void pack_keys(const AttentionBwdArgs<T>& a, const HeadOf& head) {
   const std::int64_t tokens = a.shape.tokens, depth = a.shape.depth;
-  copy_rows(a.queries, a.qkv + head.query(0), head.input_row, tokens, depth, head.scale);
   copy_rows(a.keys, a.qkv + head.key(0), head.input_row, tokens, depth, head.scale);
-  copy_rows(a.gradients, a.dy + head.output(0), head.width, tokens, depth, 1.0f);
   transpose_blocks(a.columns_k, a.qkv + head.key(0), head.input_row, tokens, depth, a.dk);
   transpose_blocks(a.columns_v, a.qkv + head.value(0), head.input_row, tokens, depth, a.dv);
+}
+
+template <typename T>
+LOCKSTEP_INLINE void pack_queries(const AttentionBwdArgs<T>& a, const HeadOf& head) {
+  const std::int64_t tokens = a.shape.tokens, depth = a.shape.depth;
+  copy_rows(a.queries, a.qkv + head.query(0), head.input_row, tokens, depth, head.scale);
+  copy_rows(a.gradients, a.dy + head.output(0), head.width, tokens, depth, 1.0f);
   for (std::int64_t t = 0; t < tokens; ++t) {
     const T* const y = a.y + head.output(t);
     const float* const dy = a.gradients + t * depth;
@@ -144,10 +150,13 @@ LOCKSTEP_INLINE void unpack_rows(
 template <typename T>
 void attention_bwd(const AttentionBwdArgs<T>& a) {
   const std::int64_t tokens = a.shape.tokens, depth = a.shape.depth;
+  const std::int64_t group = a.shape.heads / a.shape.kv_heads;
   for (std::int64_t n = 0; n < a.shape.samples; ++n)
     for (std::int64_t h = 0; h < a.shape.heads; ++h) {
       const HeadOf head(a.shape, n, h);
-      pack_head(a, head);
+      const bool first_of_group = h % group == 0;
+      if (first_of_group) pack_keys(a, head);
+      pack_queries(a, head);
       for (std::int64_t key = 0; key < tokens; key += kAttentionBlock) {
         const std::int64_t first = a.shape.causal ? key : 0;
         for (std::int64_t query = first; query < tokens; query += kAttentionBlock) {
@@ -157,10 +166,11 @@ void attention_bwd(const AttentionBwdArgs<T>& a) {
                             .keys = at_most(kAttentionBlock, tokens - key),
                             .diagonal = a.shape.causal && query == key};
           scores_of(a, head, block);
-          add_to_keys(a, block, query > first);
+          add_to_keys(a, block, !first_of_group || query > first);
         }
       }
       unpack_rows(a.dqkv + head.query(0), head.input_row, a.dq, tokens, depth);
+      if ((h + 1) % group != 0) continue;
       unpack_rows(a.dqkv + head.key(0), head.input_row, a.dk, tokens, depth);
       unpack_rows(a.dqkv + head.value(0), head.input_row, a.dv, tokens, depth);
     }

@@ -23,13 +23,19 @@ struct HeadOf {
         heads(s.heads),
         depth(s.depth),
         width(s.heads * s.depth),
-        input_row(3 * s.heads * s.depth),
+        input_row((s.heads + 2 * s.kv_heads) * s.depth),
+        keys((s.heads + h / (s.heads / s.kv_heads)) * s.depth),
+        values(keys + s.kv_heads * s.depth),
         scale(1.0f / __builtin_sqrtf(float(s.depth))) {}
   LOCKSTEP_INLINE std::int64_t query(std::int64_t t) const {
     return (sample * tokens + t) * input_row + first * depth;
   }
-  LOCKSTEP_INLINE std::int64_t key(std::int64_t t) const { return query(t) + width; }
-  LOCKSTEP_INLINE std::int64_t value(std::int64_t t) const { return query(t) + 2 * width; }
+  LOCKSTEP_INLINE std::int64_t key(std::int64_t t) const {
+    return (sample * tokens + t) * input_row + keys;
+  }
+  LOCKSTEP_INLINE std::int64_t value(std::int64_t t) const {
+    return (sample * tokens + t) * input_row + values;
+  }
   LOCKSTEP_INLINE std::int64_t output(std::int64_t t) const {
     return (sample * tokens + t) * width + first * depth;
   }
@@ -39,6 +45,7 @@ struct HeadOf {
   }
 
   std::int64_t sample, first, tokens, heads, depth, width, input_row;
+  std::int64_t keys, values;  // columns before those of this head
   float scale;
 };
 

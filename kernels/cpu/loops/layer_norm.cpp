@@ -23,22 +23,33 @@ LOCKSTEP_INLINE float row_sum(std::int64_t width, Term term) {
   return total((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-template <typename T>
+/// Not centred: those around zero.
+template <bool centered, typename T>
 LOCKSTEP_INLINE RowMoments moments(const T* h, std::int64_t width) {
-  const float mean =
-      row_sum(width, [=](std::int64_t i, auto lanes) { return load(h + i, lanes); }) / float(width);
+  float mean = 0;
+  if constexpr (centered)
+    mean = row_sum(width, [=](std::int64_t i, auto lanes) { return load(h + i, lanes); }) /
+           float(width);
   const Vec center = broadcast(mean);
   const float squares = row_sum(width, [=](std::int64_t i, auto lanes) {
-    const Vec d = load(h + i, lanes) - center;
+    Vec d = load(h + i, lanes);
+    if constexpr (centered) d = d - center;
     return d * d;
   });
   return {mean, squares / float(width)};
 }
 
-}  // namespace
+/// xhat of a row.
+template <bool centered>
+LOCKSTEP_INLINE Vec normal_of(Vec h, Vec mean, Vec rstd) {
+  if constexpr (centered)
+    return (h - mean) * rstd;
+  else
+    return h * rstd;
+}
 
-template <typename T>
-void layer_norm(const LayerNormArgs<T>& a) {
+template <bool centered, typename T>
+LOCKSTEP_INLINE void norm_rows(const LayerNormArgs<T>& a) {
   for (std::int64_t r = 0; r < a.rows; ++r) {
     const T* h = a.x + r * a.width;
     if (a.residual != nullptr) {
@@ -49,14 +60,18 @@ void layer_norm(const LayerNormArgs<T>& a) {
       });
       h = sum;
     }
-    const RowMoments m = moments(h, a.width);
+    const RowMoments m = moments<centered>(h, a.width);
     const float rstd = 1.0f / __builtin_sqrtf(m.variance + a.eps);
-    a.saved[2 * r] = m.mean;
-    a.saved[2 * r + 1] = rstd;
+    if constexpr (centered) {
+      a.saved[2 * r] = m.mean;
+      a.saved[2 * r + 1] = rstd;
+    } else {
+      a.saved[r] = rstd;
+    }
     const Vec mean = broadcast(m.mean), scale = broadcast(rstd);
     T* const y = a.y + r * a.width;
     for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
-      const Vec normal = (load(h + i, lanes) - mean) * scale;
+      const Vec normal = normal_of<centered>(load(h + i, lanes), mean, scale);
       const Vec gamma = load(a.gamma + i, lanes);
       store(y + i,
             a.beta == nullptr ? normal * gamma : fma(normal, gamma, load(a.beta + i, lanes)),
@@ -65,22 +80,21 @@ void layer_norm(const LayerNormArgs<T>& a) {
   }
 }
 
-namespace {
-
 /// Adds the row to the sums of dgamma and dbeta and writes dh.
-template <typename T>
+template <bool centered, typename T>
 LOCKSTEP_INLINE void row_bwd(const LayerNormBwdArgs<T>& a,
                              std::int64_t r,
                              float* gammas,
                              float* betas) {
   const T *const h = a.h + r * a.width, *const dy = a.dy + r * a.width;
-  const Vec mean = broadcast(a.saved[2 * r]), rstd = broadcast(a.saved[2 * r + 1]);
+  const Vec mean = centered ? broadcast(a.saved[2 * r]) : zero();
+  const Vec rstd = broadcast(a.saved[centered ? 2 * r + 1 : r]);
   Vec sums[2] = {zero(), zero()}, products[2] = {zero(), zero()};
   for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
-    const Vec d = load(dy + i, lanes), normal = (load(h + i, lanes) - mean) * rstd;
+    const Vec d = load(dy + i, lanes), normal = normal_of<centered>(load(h + i, lanes), mean, rstd);
     const Vec g = d * load(a.gamma + i, lanes);  // zero outside the lanes, as d is
     const int chain = int(i / kLanes) & 1;
-    sums[chain] = sums[chain] + g;
+    if constexpr (centered) sums[chain] = sums[chain] + g;
     products[chain] = fma(g, normal, products[chain]);
     store(gammas + i, fma(d, normal, load(gammas + i, lanes)), lanes);
     if (a.dbeta != nullptr) store(betas + i, load(betas + i, lanes) + d, lanes);
@@ -89,9 +103,10 @@ LOCKSTEP_INLINE void row_bwd(const LayerNormBwdArgs<T>& a,
   const Vec mean_product = broadcast(total(products[0] + products[1]) / float(a.width));
   T* const dh = a.dh + r * a.width;
   for_each_vec(a.width, [&](std::int64_t i, auto lanes) {
-    const Vec normal = (load(h + i, lanes) - mean) * rstd;
-    const Vec g = load(dy + i, lanes) * load(a.gamma + i, lanes);
-    Vec d = rstd * (g - mean_g - normal * mean_product);
+    const Vec normal = normal_of<centered>(load(h + i, lanes), mean, rstd);
+    Vec g = load(dy + i, lanes) * load(a.gamma + i, lanes);
+    if constexpr (centered) g = g - mean_g;
+    Vec d = rstd * (g - normal * mean_product);
     if (a.dh_in != nullptr) d = d + load(a.dh_in + r * a.width + i, lanes);
     store(dh + i, d, lanes);
   });
@@ -109,20 +124,36 @@ LOCKSTEP_INLINE void clear(float* values, std::int64_t count) {
   for_each_vec(count, [=](std::int64_t i, auto lanes) { store(values + i, zero(), lanes); });
 }
 
-}  // namespace
-
-template <typename T>
-void layer_norm_bwd(const LayerNormBwdArgs<T>& a) {
+template <bool centered, typename T>
+LOCKSTEP_INLINE void norm_rows_bwd(const LayerNormBwdArgs<T>& a) {
   float *const gammas = a.workspace, *const betas = a.workspace + a.width;
   std::int64_t r = 0;
   do {
     clear(a.workspace, 2 * a.width);
     const std::int64_t end = at_most(r + kLayerNormBlock, a.rows);
     const bool first = r == 0;
-    for (; r < end; ++r) row_bwd(a, r, gammas, betas);
+    for (; r < end; ++r) row_bwd<centered>(a, r, gammas, betas);
     add_block(a.dgamma, gammas, a.width, !first || a.accumulate_gamma);
     add_block(a.dbeta, betas, a.width, !first || a.accumulate_beta);
   } while (r < a.rows);
+}
+
+}  // namespace
+
+template <typename T>
+void layer_norm(const LayerNormArgs<T>& a) {
+  if (a.centered)
+    norm_rows<true>(a);
+  else
+    norm_rows<false>(a);
+}
+
+template <typename T>
+void layer_norm_bwd(const LayerNormBwdArgs<T>& a) {
+  if (a.centered)
+    norm_rows_bwd<true>(a);
+  else
+    norm_rows_bwd<false>(a);
 }
 
 LOCKSTEP_INSTANTIATE(layer_norm);

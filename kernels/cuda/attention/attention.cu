@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
   float* const keys = queries + kTileElems;        // [column][key], then values [key][column]
   float* const weights = keys + kTileElems;        // [key][query]
   const HeadBlock block(s, s.causal);
-  const std::int64_t row_stride = 3 * s.heads * s.depth, first = block.first_token;
+  const std::int64_t row_stride = s.packed_row(), first = block.first_token;
   const auto source = [&](int part, std::int64_t token, int column) {
     return TileSource<T>{a.qkv + block.packed(s, part, token) + column,
                          row_stride,
@@ -209,7 +209,7 @@ class AttentionKernel final : public BoundKernel {
       }
     with_slices(shape_.slices(), [&](auto slices) {
       launch("attention",
-             shape_.launch_shape(),
+             shape_.launch_shape(shape_.heads),
              stream(),
              attention_kernel<T, slices, Dropout>,
              args,

@@ -8,10 +8,11 @@
 
 // dy . y of every row; then for bf16 the kernels of attention_bwd_mma.cuh where they fit, otherwise
 // two more: dk and dv, where a block owns a tile of keys (Note [Tiles of attention]) and walks over
-// the queries that see them; dq, where it owns a tile of queries and walks over the keys. Both
-// compute the weights again from the scores and lse, so that no sum needs an order among blocks.
-// Bytes of these two: every tensor about once for each tile of tokens, mostly from the L2 cache.
-// Bound by fp32 multiply-adds: T T D of them seven times, half of that where causal.
+// the queries that see them, head by head of a group; dq, where it owns a tile of queries and walks
+// over the keys. Both compute the weights again from the scores and lse, so that no sum needs an
+// order among blocks. Bytes of these two: every tensor about once for each tile of tokens, mostly
+// from the L2 cache. Bound by fp32 multiply-adds: T T D of them seven times, half of that where
+// causal.
 namespace lockstep::cuda {
 namespace {
 
@@ -64,7 +65,7 @@ struct HeadTiles {
 
   __device__ TileSource<T> packed(int part, std::int64_t token, int column) const {
     return {a.qkv + block.packed(s, part, token) + column,
-            3 * s.heads * s.depth,
+            s.packed_row(),
             s.tokens - token,
             s.depth - column,
             s.packs};
@@ -130,11 +131,11 @@ __global__ void __launch_bounds__(kBlock, 1)
   float* const left = dynamic_shared<float>();
   float* const right = left + kTileElems;
   float* const weights = right + kTileElems;  // [query][key]
-  const HeadBlock block(s, false);
+  HeadBlock block = HeadBlock::of_keys(s);
   const HeadTiles<T> tiles{a, s, block};
   const std::int64_t key = block.first_token;
   Sums dk[slices] = {}, dv[slices] = {};
-  for (std::int64_t query = s.causal ? key : 0; query < s.tokens; query += kTile) {
+  const auto add_block = [&](std::int64_t query) {
     Sums p = {}, ds = {};
     weights_and_gradients(p, ds, tiles, dropout, query, key, left, right);
     const auto add = [&](Sums(&sums)[slices], const Sums& factors, bool queries) {
@@ -156,14 +157,17 @@ __global__ void __launch_bounds__(kBlock, 1)
     };
     add(dv, p, false);
     add(dk, ds, true);
-  }
+  };
+  for (int member = 0; member < s.group; ++member, ++block.head)
+    for (std::int64_t query = s.causal ? key : 0; query < s.tokens; query += kTile)
+      add_block(query);
   const float ones[kQuad] = {1, 1, 1, 1}, scales[kQuad] = {s.scale, s.scale, s.scale, s.scale};
 #pragma unroll
   for (int slice = 0; slice < slices; ++slice) {
     const int column = (block.first_slice + slice) * kTile;
     const auto store = [&](int part, const Sums& sums, const float(&factors)[kQuad]) {
       store_sums(a.dqkv + block.packed(s, part, key) + column,
-                 3 * s.heads * s.depth,
+                 s.packed_row(),
                  s.tokens - key,
                  s.depth - column,
                  sums,
@@ -207,7 +211,7 @@ __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
   for (int slice = 0; slice < slices; ++slice) {
     const int column = (block.first_slice + slice) * kTile;
     store_sums(a.dqkv + block.packed(s, 0, query) + column,
-               3 * s.heads * s.depth,
+               s.packed_row(),
                s.tokens - query,
                s.depth - column,
                dq[slice],
@@ -283,14 +287,14 @@ class AttentionBwdKernel final : public BoundKernel {
       }
     with_slices(shape_.slices(), [&](auto slices) {
       launch("attention_bwd keys",
-             shape_.launch_shape(),
+             shape_.launch_shape(shape_.kv_heads),
              stream(),
              attention_bwd_keys_kernel<T, slices, Dropout>,
              args,
              shape_,
              dropout);
       launch("attention_bwd queries",
-             shape_.launch_shape(),
+             shape_.launch_shape(shape_.heads),
              stream(),
              attention_bwd_queries_kernel<T, slices, Dropout>,
              args,

@@ -43,28 +43,16 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
     attention_bwd_keys_mma_kernel(AttentionBwdMmaArgs a, AttentionShape s, Dropout dropout) {
   using Sizes = MmaSizes<steps>;
   using Stage = QueryStage<steps>;
-  const HeadBlock block(s, false, Sizes::kOwned);
+  HeadBlock block = HeadBlock::of_keys(s, Sizes::kOwned);
   const BwdWarp<steps, Dropout> warp{a, s, dropout, block};
   OwnRows<steps> keys, values;
   load_own<steps>(keys, warp.own(1));
   load_own<steps>(values, warp.own(2));
   OwnSums<steps> dk = {}, dv = {};
   const int begin = s.causal ? int(block.first_token) : 0;
-  StageRows<steps> queries = warp.walked(0, begin), gradients = warp.walked_gradient(begin);
   // The first threads copy lse, as many others the deltas.
   static_assert(2 * Sizes::kWalked <= kMmaThreads);
   const int statistic = int(threadIdx.x) % Sizes::kWalked;
-  const float* next_statistic = (int(threadIdx.x) < Sizes::kWalked ? a.lse : a.deltas) +
-                                block.statistic(s, begin + statistic);
-  const auto load = [&](AsyncCopies& copies, Stage& stage, int query) {
-    queries.start(copies, stage.first, warp.tokens - query);
-    gradients.start(copies, stage.second, warp.tokens - query);
-    if (int(threadIdx.x) < 2 * Sizes::kWalked)
-      copies.start<4>((int(threadIdx.x) < Sizes::kWalked ? stage.lse : stage.deltas) + statistic,
-                      next_statistic,
-                      query + statistic < warp.tokens);
-    next_statistic += Sizes::kWalked;
-  };
   const auto use = [&](const Stage& stage, int stage_query) {
 #pragma unroll 1
     for (int row = 0; row < Sizes::kWalked; row += 16) {
@@ -90,7 +78,23 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
       add_walked<steps>(dk, factors, query_rows);
     }
   };
-  walk_stages<Sizes::kWalked, Stage>(begin, warp.tokens, load, use);
+#pragma unroll 1
+  for (int member = 0; member < s.group; ++member, ++block.head) {
+    if (member > 0) __syncthreads();  // no thread reads the last head's stages any more
+    StageRows<steps> queries = warp.walked(0, begin), gradients = warp.walked_gradient(begin);
+    const float* next_statistic = (int(threadIdx.x) < Sizes::kWalked ? a.lse : a.deltas) +
+                                  block.statistic(s, begin + statistic);
+    const auto load = [&](AsyncCopies& copies, Stage& stage, int query) {
+      queries.start(copies, stage.first, warp.tokens - query);
+      gradients.start(copies, stage.second, warp.tokens - query);
+      if (int(threadIdx.x) < 2 * Sizes::kWalked)
+        copies.start<4>((int(threadIdx.x) < Sizes::kWalked ? stage.lse : stage.deltas) + statistic,
+                        next_statistic,
+                        query + statistic < warp.tokens);
+      next_statistic += Sizes::kWalked;
+    };
+    walk_stages<Sizes::kWalked, Stage>(begin, warp.tokens, load, use);
+  }
   warp.store(1, dk, s.scale);
   warp.store(2, dv, dropout.scale);
 }
@@ -148,14 +152,14 @@ void start_attention_bwd_mma(const AttentionBwdMmaArgs& args,
                              cudaStream_t stream) {
   with_steps(shape.depth, [&](auto steps) {
     launch("attention_bwd keys on tensor cores",
-           mma_launch_shape<steps, QueryStage<steps>>(shape),
+           mma_launch_shape<steps, QueryStage<steps>>(shape, shape.kv_heads),
            stream,
            attention_bwd_keys_mma_kernel<steps, Dropout>,
            args,
            shape,
            dropout);
     launch("attention_bwd queries on tensor cores",
-           mma_launch_shape<steps, MmaStage<steps>>(shape),
+           mma_launch_shape<steps, MmaStage<steps>>(shape, shape.heads),
            stream,
            attention_bwd_queries_mma_kernel<steps, Dropout>,
            args,

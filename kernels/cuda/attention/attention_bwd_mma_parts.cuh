@@ -40,7 +40,7 @@ struct BwdWarp {
   __device__ StageRows<steps> walked_gradient(std::int64_t token) const {
     return {a.dy + block.plain(s, token), s.heads * s.depth, s.depth};
   }
-  __device__ std::int64_t packed_stride() const { return 3 * s.heads * s.depth; }
+  __device__ std::int64_t packed_stride() const { return s.packed_row(); }
   __device__ void store(int part, const OwnSums<steps>& sums, float factor) const {
     float factors[Sizes::kBlocks][2];
     for (auto& of_block : factors) of_block[0] = of_block[1] = factor;

@@ -17,7 +17,8 @@ namespace {
 std::optional<FusedAttentionSpec> fused_spec(const KernelSpec& kernel,
                                              const ops::AttentionAttrs& attrs) {
   const TensorType& qkv = kernel.inputs[0];
-  if (qkv.dtype != DType::bf16 || attrs.dropout > 0.0f || qkv.elems() == 0) return std::nullopt;
+  if (qkv.dtype != DType::bf16 || attrs.dropout > 0.0f || attrs.group() > 1 || qkv.elems() == 0)
+    return std::nullopt;
   return FusedAttentionSpec{.pass = kernel.op.kind() == OpKind::attention ? AttentionPass::forward
                                                                           : AttentionPass::backward,
                             .samples = qkv.shape[0],

@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
   const int tokens = int(s.tokens);
   const int first = int(block.first_token) + warp_index() * Sizes::kWarpTokens;
   const FwdWarp<Dropout> warp{s, dropout, block, tokens, first, first + Sizes::kWarpTokens};
-  const std::int64_t stride = 3 * s.heads * s.depth;
+  const std::int64_t stride = s.packed_row();
   OwnRows<steps> queries;
   load_own<steps>(queries,
                   {a.qkv + block.packed(s, 0, first), stride, s.tokens - first, s.depth, true});
@@ -190,7 +190,7 @@ void start_attention_mma(const AttentionMmaArgs& args,
                          cudaStream_t stream) {
   with_steps(shape.depth, [&](auto steps) {
     launch("attention on tensor cores",
-           mma_launch_shape<steps, MmaStage<steps>>(shape),
+           mma_launch_shape<steps, MmaStage<steps>>(shape, shape.heads),
            stream,
            attention_mma_kernel<steps, Dropout>,
            args,

@@ -144,12 +144,12 @@ __device__ inline void walk_stages(int first, int end, Load load, Use use) {
   }
 }
 
-/// A head's blocks of kOwned tokens, and two stages.
+/// Blocks of kOwned tokens of `heads` heads of a sample, and two stages.
 template <int steps, typename Stage>
-LaunchShape mma_launch_shape(const AttentionShape& s) {
+LaunchShape mma_launch_shape(const AttentionShape& s, std::int64_t heads) {
   static_assert(2 * sizeof(Stage) <= 48 << 10);
   const std::int64_t tiles = ceil_div(s.tokens, MmaSizes<steps>::kOwned);
-  return {.grid = dim3(unsigned(s.samples * s.heads * tiles)),
+  return {.grid = dim3(unsigned(s.samples * heads * tiles)),
           .block = dim3(kMmaThreads),
           .shared_bytes = 2 * sizeof(Stage)};
 }

@@ -33,7 +33,9 @@ static_assert(kTile / kQuad * (kTile / kQuad) == kBlock);
 
 struct AttentionShape {
   std::int64_t samples = 0, tokens = 0, heads = 0;
-  std::int64_t depth = 0;  ///< columns of a head
+  std::int64_t kv_heads = 0;  ///< of keys and values
+  std::int64_t depth = 0;     ///< columns of a head
+  int group = 1;              ///< heads that share keys and values
   bool causal = false;
   bool packs = false;  ///< rows of a head are whole packs
   float scale = 1;     ///< 1 / sqrt(depth)
@@ -42,17 +44,22 @@ struct AttentionShape {
       : samples(qkv.shape[0]),
         tokens(qkv.shape[1]),
         heads(attrs.heads),
-        depth(qkv.shape[2] / (3 * heads)),
+        kv_heads(attrs.key_heads()),
+        depth(attrs.depth_of(qkv)),
+        group(attrs.group()),
         causal(attrs.causal),
         packs(depth % pack == 0),
         scale(1.0f / std::sqrt(float(depth))) {}
 
+  /// Elements between the rows of qkv.
+  __host__ __device__ std::int64_t packed_row() const { return (heads + 2 * kv_heads) * depth; }
   std::int64_t token_tiles() const { return ceil_div(tokens, kTile); }
   int slices() const { return int(ceil_div(depth, kTile)); }
   /// Blocks that share a tile of tokens.
   std::int64_t slice_groups() const { return ceil_div(slices(), kMaxSlices); }
-  LaunchShape launch_shape() const {
-    return {.grid = dim3(unsigned(samples * heads * slice_groups() * token_tiles())),
+  /// Of blocks that own tokens of one of `own_heads` heads of a sample.
+  LaunchShape launch_shape(std::int64_t own_heads) const {
+    return {.grid = dim3(unsigned(samples * own_heads * slice_groups() * token_tiles())),
             .shared_bytes = 3 * kTileElems * sizeof(float)};
   }
 };
@@ -92,17 +99,30 @@ void with_dropout(float rate, const std::string& path, const RunState& state, Bo
 /// A block's head, tile of tokens and first slice of columns; this thread's quads in a product.
 struct HeadBlock {
   std::int64_t sample, head, first_token;
+  std::int64_t kv_head;  // whose keys and values the head sees
   int first_slice;
   int row, column;  // of this thread's 4 x 4 sums in a tile
 
   /// Of tiles of `size` tokens. Heads take turns, kHeadsAtOnce of them, so that what their blocks
   /// read stays in the L2 cache; of a turn the last tiles, whose causal rows are the longest, go to
   /// the first blocks where `last_first`, otherwise the first.
-  __device__ HeadBlock(const AttentionShape& s, bool last_first, int size = kTile) {
+  __device__ HeadBlock(const AttentionShape& s, bool last_first, int size = kTile)
+      : HeadBlock(s, unsigned(s.heads), last_first, size) {
+    kv_head = unsigned(head) / unsigned(s.group);
+  }
+  /// Of a head of keys and values, and of the first head of the group that sees them.
+  __device__ static HeadBlock of_keys(const AttentionShape& s, int size = kTile) {
+    HeadBlock block(s, unsigned(s.kv_heads), false, size);
+    block.kv_head = block.head;
+    block.head *= s.group;
+    return block;
+  }
+  /// Of one of `own_heads` heads; kv_head is left open.
+  __device__ HeadBlock(const AttentionShape& s, unsigned own_heads, bool last_first, int size) {
     // All below the number of blocks: 32 bits, whose divisions are short.
     const auto tiles = unsigned((s.tokens + size - 1) / size);
     const auto groups = unsigned((s.depth + kMaxSlices * kTile - 1) / (kMaxSlices * kTile));
-    const unsigned own_heads = unsigned(s.heads), heads = unsigned(s.samples) * own_heads * groups;
+    const unsigned heads = unsigned(s.samples) * own_heads * groups;
     const unsigned first_head = blockIdx.x / (kHeadsAtOnce * tiles) * kHeadsAtOnce;
     const unsigned left = heads - first_head, turn = left < kHeadsAtOnce ? left : kHeadsAtOnce;
     const unsigned place = blockIdx.x - first_head * tiles;
@@ -116,7 +136,8 @@ struct HeadBlock {
   }
   /// Offset of token t's column 0 in qkv's block `part` (0: q, 1: k, 2: v), and in y.
   __device__ std::int64_t packed(const AttentionShape& s, int part, std::int64_t t) const {
-    return (((sample * s.tokens + t) * 3 + part) * s.heads + head) * s.depth;
+    const std::int64_t number = part == 0 ? head : s.heads + (part - 1) * s.kv_heads + kv_head;
+    return (sample * s.tokens + t) * s.packed_row() + number * s.depth;
   }
   __device__ std::int64_t plain(const AttentionShape& s, std::int64_t t) const {
     return ((sample * s.tokens + t) * s.heads + head) * s.depth;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "core/ops/batch_norm.h"
+#include "core/ops/norms/batch_norm.h"
 #include "kernels/cuda/chunk.cuh"
 
 // Note [Tiles of batch norm]

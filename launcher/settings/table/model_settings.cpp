@@ -6,6 +6,7 @@
 #include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "core/nn/gpt.h"
+#include "core/nn/llama.h"
 #include "launcher/settings/table/settings_table.h"
 #include "lockstep/zoo.h"
 
@@ -54,38 +55,128 @@ Applies with_model(bool (*holds)(std::string_view), std::string hint) {
           std::move(hint)};
 }
 
-void add_gpt_settings(SettingRows rows, std::vector<Setting>& table) {
-  const std::size_t first = table.size();
-  rows.whole("layers", LOCKSTEP_AT(model.layers), 1, "gpt: transformer blocks", kMaxSize);
-  rows.whole("heads", LOCKSTEP_AT(model.heads), 1, "gpt: attention heads", kMaxSize);
+Applies of_gpt() {
+  return with_model([](std::string_view model) { return model == "gpt"; },
+                    "it belongs to --model gpt, which takes any size");
+}
+
+Applies of_llama() {
+  return with_model([](std::string_view model) { return model == "llama"; },
+                    "it belongs to --model llama, which takes any size");
+}
+
+void add_language_model_settings(SettingRows rows) {
+  const nn::ModelSpec defaults = default_flags().model;
+  const Applies of_both =
+      with_model([](std::string_view model) { return model == "gpt" || model == "llama"; },
+                 "it belongs to --model gpt and --model llama, which take any size");
+  rows.whole("layers", LOCKSTEP_AT(model.layers), 1, "gpt, llama: transformer blocks", kMaxSize)
+      .when(of_both)
+      .shown_as(std::to_string(defaults.layers));
+  rows.whole("heads", LOCKSTEP_AT(model.heads), 1, "gpt, llama: attention heads", kMaxSize)
+      .when(of_both)
+      .shown_as(std::to_string(defaults.heads));
   rows.whole("width",
              LOCKSTEP_AT(model.width),
              1,
-             "gpt: embedding dimension, a multiple of --heads",
-             kMaxSize);
-  rows.on_off("bias", LOCKSTEP_AT(model.bias), "gpt: biases in linear layers and layer norms");
+             "gpt, llama: embedding dimension, a multiple of --heads",
+             kMaxSize)
+      .when(of_both)
+      .shown_as(std::to_string(defaults.width));
+  rows.on_off("bias", LOCKSTEP_AT(model.bias), "gpt: biases in linear layers and layer norms")
+      .when(of_gpt())
+      .shown_as("on");
   rows.on_off("tied-head",
               LOCKSTEP_AT(model.tied_head),
-              "gpt: weight tying of token embedding and output layer");
+              "gpt, llama: weight tying of token embedding and output layer")
+      .when(of_both)
+      .shown_as("on");
   rows.choice("gelu",
               LOCKSTEP_AT(model.gelu),
               Words<ops::GeluKind>{{"tanh", ops::GeluKind::tanh}, {"erf", ops::GeluKind::erf}},
-              "gpt: tanh approximation of GELU, or the exact one");
-  const nn::ModelSpec gpt = default_flags().model;
-  for (std::size_t i = first; i < table.size(); ++i)
-    table[i].when(with_model([](std::string_view model) { return model == "gpt"; },
-                             "it belongs to --model gpt, which takes any size"));
-  table[first].shown_as(std::to_string(gpt.layers));
-  table[first + 1].shown_as(std::to_string(gpt.heads));
-  table[first + 2].shown_as(std::to_string(gpt.width));
-  table[first + 3].shown_as("on");
-  table[first + 4].shown_as("on");
-  table[first + 5].shown_as("tanh");
+              "gpt: tanh approximation of GELU, or the exact one")
+      .when(of_gpt())
+      .shown_as("tanh");
+}
+
+constexpr const char* kNoScaling = "none";
+
+void set_rope_scaling(TrainFlags& flags, const std::string& text) {
+  ops::RotaryPositions rotary{.theta = flags.model.rotary.theta};
+  if (text != kNoScaling) {
+    std::vector<std::string> parts;
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(':', begin), text.size());
+      parts.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    const bool numbers = parts.size() == 4 && std::ranges::all_of(parts, is_number);
+    if (numbers) {
+      rotary.factor = float(to_real_number(parts[0]));
+      rotary.low_freq_factor = float(to_real_number(parts[1]));
+      rotary.high_freq_factor = float(to_real_number(parts[2]));
+      rotary.original_context = std::int64_t(to_real_number(parts[3]));
+    }
+    if (!numbers || rotary.factor <= 1 || rotary.low_freq_factor <= 0 ||
+        rotary.high_freq_factor <= rotary.low_freq_factor || rotary.original_context < 1)
+      throw ConfigError(
+          fmt::format(
+              "--rope-scaling: '{}' is not valid; expected none, or a factor above 1, a low "
+              "frequency factor above 0, a higher one, and the context before",
+              as_written(text)),
+          "Llama 3.2 has --rope-scaling 32:1:4:8192");
+  }
+  flags.model.rotary = rotary;
+}
+
+std::string rope_scaling_text(const TrainFlags& flags) {
+  const ops::RotaryPositions& r = flags.model.rotary;
+  if (r.factor == 1.0f) return kNoScaling;
+  return fmt::format(
+      "{}:{}:{}:{}", r.factor, r.low_freq_factor, r.high_freq_factor, r.original_context);
+}
+
+void add_llama_settings(SettingRows rows) {
+  const nn::ModelSpec defaults = default_flags().model;
+  rows.whole("kv-heads",
+             LOCKSTEP_AT(model.kv_heads),
+             1,
+             "llama: heads of keys and values, a divisor of --heads (grouped-query attention)",
+             kMaxSize)
+      .when(of_llama())
+      .shown_as("--heads");
+  rows.whole("mlp-width",
+             LOCKSTEP_AT(model.mlp_width),
+             1,
+             "llama: width of the feed-forward layers",
+             kMaxSize)
+      .when(of_llama())
+      .shown_as("8/3 of --width");
+  rows.real("norm-eps",
+            LOCKSTEP_AT(model.norm_eps),
+            1e-12,
+            1,
+            "llama: added to the mean of the squares in RMSNorm")
+      .when(of_llama())
+      .shown_as(fmt::format("{}", defaults.norm_eps));
+  rows.real("rope-theta",
+            LOCKSTEP_AT(model.rotary.theta),
+            1.001,
+            1e12,
+            "llama: base of the rotary positions' frequencies")
+      .when(of_llama())
+      .shown_as(fmt::format("{}", defaults.rotary.theta));
+  rows.custom("rope-scaling",
+              "none|FACTOR:LOW:HIGH:CONTEXT",
+              "llama: scaling of the rotary positions' frequencies as Llama 3's: the factor, its "
+              "low and high frequency factors, and the context trained on before",
+              set_rope_scaling,
+              rope_scaling_text)
+      .when(of_llama())
+      .shown_as(kNoScaling);
 }
 
 }  // namespace
-
-bool is_gpt(std::string_view model) { return model == "gpt" || nn::is_gpt2_preset(model); }
 
 void add_model_settings(std::vector<Setting>& table) {
   SettingRows rows(table, "Model");
@@ -135,8 +226,9 @@ void add_model_settings(std::vector<Setting>& table) {
             flags.options.batch_norm = BatchNormPolicy::parse(text);
           },
           [](const TrainFlags& flags) { return flags.options.batch_norm.to_string(); })
-      .when(with_model([](std::string_view model) { return model != "mlp" && !is_gpt(model); },
-                       "this model has no batch norm"));
+      .when(with_model(
+          [](std::string_view model) { return model != "mlp" && !nn::reads_tokens(model); },
+          "this model has no batch norm"));
   rows.text(
       "init",
       "FILE|DIR",
@@ -156,9 +248,10 @@ void add_model_settings(std::vector<Setting>& table) {
       LOCKSTEP_AT(options.freeze),
       "parameters that are not trained; may be repeated. Batch norm's running statistics are "
       "updated all the same");
-  const std::size_t gpt = table.size();
-  add_gpt_settings(rows, table);
-  for (std::size_t i = gpt; i < table.size(); ++i) table[i].belongs_to("model");
+  const std::size_t first = table.size();
+  add_language_model_settings(rows);
+  add_llama_settings(rows);
+  for (std::size_t i = first; i < table.size(); ++i) table[i].belongs_to("model");
 }
 
 }  // namespace lockstep

@@ -17,8 +17,7 @@ void add_engine_settings(std::vector<Setting>& table);
 /// Faults and output.
 void add_run_settings(std::vector<Setting>& table);
 
-/// Whether `model` is gpt or one of its presets; whether `data` has samples of tokens.
-bool is_gpt(std::string_view model);
+/// Whether `data` has samples of tokens.
 bool has_tokens(std::string_view data);
 /// Whether `data` names a table, arrays, or image files or a pack of them.
 bool is_table(std::string_view data);
