@@ -16,6 +16,7 @@
 #include "core/ops/layer_norm.h"
 #include "core/ops/linear.h"
 #include "core/ops/losses/binary_cross_entropy.h"
+#include "core/ops/losses/distillation_loss.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/matmul.h"

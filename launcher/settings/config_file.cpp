@@ -111,7 +111,7 @@ std::string read_config_file(const std::string& file,
         (entry.key == "init" || entry.key == "init-skip" || entry.key == "tokenizer"))
       continue;
     if (entry.key == "data") entry.values.back() = data_found_from(folder, data);
-    if (entry.key == "init" || entry.key == "tokenizer")
+    if (entry.key == "init" || entry.key == "tokenizer" || entry.key == "teacher")
       entry.values.back() = file_found_from(folder, entry.values.back());
     given.ranks_from_run |= source != ConfigSource::typed && entry.key == "ranks";
     given.set(entry.key, std::move(entry.values), SettingSource::file, place);

@@ -34,7 +34,8 @@ TEST(SettingsTable, ASettingComesAfterThoseThatDecideWhetherItApplies) {
 std::vector<Arguments> arguments_of_runs() {
   return {{"--model=mlp", "--data=csv:x", "--weight-decay=0.1", "--momentum=0.5"},
           {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
-          {"--model=vit-ti16", "--data=images:x"},
+          {"--model=vit-ti16", "--data=images:x", "--augment=flip"},
+          {"--model=resnet18", "--data=mnist:x", "--teacher=y"},
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
           {"--lr-schedule=multi-step", "--milestones=3"},
           {"--lr-schedule=polynomial", "--ema=0.5", "--optimizer=rmsprop"},
@@ -67,7 +68,7 @@ TEST(SettingsTable, WhatASettingWritesItReads) {
 TEST(SettingsTable, RefusesWhatIsNotAValue) {
   // Those that take any text: names of files and of columns, and regular expressions.
   const std::set<std::string> of_text{
-      "algorithms", "class-weights", "data", "init", "out", "resume", "tokenizer"};
+      "algorithms", "class-weights", "data", "init", "out", "resume", "teacher", "tokenizer"};
   for (const TrainFlags& run : kinds_of_runs())
     for (const Setting& setting : settings_table()) {
       if (broken_condition(setting, run, "") != nullptr || of_text.contains(setting.name) ||
