@@ -22,12 +22,10 @@ void resolve_teacher(TrainFlags& flags, const data::Dataset& train) {
     data::check_agreement(
         io::read_preprocessing((saved.folder / io::kPreprocessingFile).string()), own, flags.data);
   } catch (const ConfigError& other) {
-    throw ConfigError(
-        fmt::format("--teacher {}: it was trained on other samples than --data {} has: {}",
-                    as_written(flags.teacher),
-                    as_written(flags.data),
-                    as_written(other.what())),
-        "train both on data of the same classes, image size and normalisation");
+    throw ConfigError(fmt::format("--teacher {}: it was trained on other samples: {}",
+                                  as_written(flags.teacher),
+                                  as_written(other.what())),
+                      "train both on data of the same classes, image size and normalisation");
   }
   model.outputs = own.samples.classes;
   flags.options.distillation.model = nn::make_model(model);

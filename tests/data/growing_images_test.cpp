@@ -34,10 +34,10 @@ TEST(ImageGrowth, RisesLinearlyInMultiplesOf32) {
   EXPECT_EQ((ImageGrowth{32, 4096, std::int64_t{1} << 40}.sides().size()), 128u);
 }
 
-const auto noise = [](int side) { return synthetic({side, side, 3, 10}).train; };
+const auto noise_images = [](int side) { return synthetic({side, side, 3, 10}).train; };
 
 TEST(GrowingImages, EachEpochHasItsSize) {
-  const GrowingImages growing(noise(64),
+  const GrowingImages growing(noise_images(64),
                               {.first = 16, .last = 64, .epochs = 4});  // 16 32 48->64 64
   EXPECT_EQ(growing.spec().input.to_string(), "u8[64, 64, 3]");
   ASSERT_EQ(growing.specs().size(), 3u);
@@ -45,7 +45,7 @@ TEST(GrowingImages, EachEpochHasItsSize) {
   for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
     const SampleSpec& spec = growing.specs()[growing.spec_of(epoch)];
     sides.push_back(spec.input.shape[0]);
-    const auto alone = noise(int(sides.back()));
+    const auto alone = noise_images(int(sides.back()));
     EXPECT_EQ(sample_bytes(*alone, epoch, 7), [&] {
       std::vector<std::byte> bytes(spec.input.bytes() + spec.target.bytes());
       growing.load(epoch, 7, bytes.data(), bytes.data() + spec.input.bytes());
@@ -82,10 +82,10 @@ TEST(GrowingImages, AreAugmentedInTheirSize) {
     const std::size_t bytes = std::size_t(batch.samples) * (epoch == 0 ? 16 * 16 * 3 : 48 * 48 * 3);
     return std::vector<std::byte>(batch.input, batch.input + bytes);
   };
-  const auto growing =
-      std::make_shared<GrowingImages>(noise(48), ImageGrowth{.first = 16, .last = 48, .epochs = 2});
-  EXPECT_EQ(load(growing, 0), load(noise(16), 0));
-  EXPECT_EQ(load(growing, 1), load(noise(48), 1));
+  const auto growing = std::make_shared<GrowingImages>(
+      noise_images(48), ImageGrowth{.first = 16, .last = 48, .epochs = 2});
+  EXPECT_EQ(load(growing, 0), load(noise_images(16), 0));
+  EXPECT_EQ(load(growing, 1), load(noise_images(48), 1));
   options.augmentation = parse_augmentation("shift:17");
   EXPECT_THROW(load(growing, 0), ConfigError);  // out of sight in the first size
 }
@@ -94,7 +94,7 @@ TEST(GrowingImages, AreAugmentedInTheirSize) {
 TEST(RepeatedAugmentation, EachCopyDrawsForItself) {
   LoaderOptions options{.workers = 0, .micro_batch = 8, .seed = 3};
   options.augmentation = parse_augmentation("shift:4");
-  const auto images = noise(24);
+  const auto images = noise_images(24);
   const auto load = [&](const std::vector<std::int64_t>& samples, const std::vector<int>& copies) {
     Loader loader(images, options, [&](LoadRequest& request) {
       request.samples = samples;

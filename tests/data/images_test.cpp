@@ -145,7 +145,9 @@ TEST_F(Images, ATrainedModelsRecordSaysHowImagesAreResizedAndCropped) {
 TEST_F(Images, OfAnotherSizeAreAsIfTheyWereOpenedSo) {
   add("train/cat/1.jpg", photo());
   add("val/cat/1.jpg", photo());
-  pack_images(folder_, path("photos.pack"));
+  PackOptions as_they_are;
+  as_they_are.short_side = 4096;
+  pack_images(folder_, path("photos.pack"), as_they_are);
   for (const std::string& source : {"images:" + folder_, "packed:" + path("photos.pack")}) {
     const auto opened = [&](int size) {
       return open(source, {.seed = 3, .image_size = size, .resized_crop = 0.2});

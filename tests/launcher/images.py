@@ -71,7 +71,7 @@ class Images(ImageTest):
         result = self.train(*flags, "--image-size=16:40", "--repeated-augmentation=2",
                             "--out=grown", data="images:photos")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn('image-size = "16:40"', (self.folder / "grown/config.toml").read_text())
+        self.assertIn("image-size = '16:40'", (self.folder / "grown/config.toml").read_text())
         plan = self.run_command([self.program, "plan", "--data=images:photos", *flags, "--ranks=1",
                                  "--image-size=16:40", "--json"])
         self.assertEqual(plan.returncode, 0, plan.stderr)
@@ -84,7 +84,8 @@ class Images(ImageTest):
         taught = self.train(*flags, "--image-size=40", "--teacher=grown", "--out=taught",
                             data="images:photos")
         self.assertEqual(taught.returncode, 0, taught.stderr)
-        again = self.train("--config=taught/config.toml", "--distillation=hard", "--out=again")
+        again = self.train("--config=taught/config.toml", "--model=resnet20", "--distillation=hard",
+                           "--out=again", data="images:photos")
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertNotEqual(self.summary("again")["weights_sha256"],
                             self.summary("taught")["weights_sha256"])
@@ -94,7 +95,7 @@ class Images(ImageTest):
         self.assertGreater(json.loads(plan.stdout)["categories"]["teacher"], 0)
         for extra, *texts in (
                 (["--image-size=40:16"], "--image-size '40:16'", "--image-size 16:40"),
-                (["--model=mlp", "--image-size=16:40"], "--image-size: for images of 16x16"),
+                (["--model=mlp", "--image-size=16:40"], "--image-size: for images of 32x32"),
                 (["--repeated-augmentation=3"], "--repeated-augmentation 3", "divides"),
                 (["--teacher=nowhere"], "nowhere"),
                 (["--teacher=grown"], "--teacher grown: it was trained on other samples"),
