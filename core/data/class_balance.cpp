@@ -70,9 +70,16 @@ class BalancedClasses final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
+    load_copy(epoch, index, 0, input, target);
+  }
+  void load_copy(std::uint64_t epoch,
+                 std::int64_t index,
+                 int copy,
+                 std::byte* input,
+                 std::byte* target) const override {
     const auto [drawn, sample] = draw(epoch, index);
     // A sample that is drawn several times is cut and changed anew each time.
-    dataset_->load(epoch | std::uint64_t(index) << 32, sample, input, target);
+    dataset_->load_copy(epoch | std::uint64_t(index) << 32, sample, copy, input, target);
     std::int32_t label = 0;
     std::memcpy(&label, target, sizeof label);
     LOCKSTEP_CHECK(label == std::int32_t(drawn),
@@ -99,6 +106,13 @@ class BalancedClasses final : public Dataset {
   }
   std::uint64_t fingerprint() const override {
     return content_hash(&key_, sizeof key_, dataset_->fingerprint());
+  }
+  std::shared_ptr<const Dataset> resized(int size) const override {
+    auto inner = dataset_->resized(size);
+    if (!inner) return nullptr;
+    auto result = std::make_shared<BalancedClasses>(*this);
+    result->dataset_ = std::move(inner);
+    return result;
   }
   ContentSample content_sample(std::uint64_t seed) const override {
     return dataset_->content_sample(seed);

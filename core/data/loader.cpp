@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "core/base/check.h"
-#include "core/data/augment/mix.h"
 #include "core/data/loader_slot.h"
 #include "core/data/worker_control.h"
 
@@ -49,43 +48,7 @@ void check(const Dataset& dataset, const LoaderOptions& options) {
                  ConfigError,
                  "loader: expected a micro-batch of at least 1 sample, got {}",
                  options.micro_batch);
-  const Augmentation& augmentation = options.augmentation;
-  if (augmentation.none()) return;
-  LOCKSTEP_CHECK(augmentation.resized_crop == 0,
-                 ConfigError,
-                 "`augment`: {} is drawn while files are decoded; give resized-crop to the source",
-                 augmentation.to_string());
-  const TensorType& input = dataset.spec().input;
-  LOCKSTEP_CHECK(input.dtype == DType::u8 && input.shape.rank() == 3,
-                 ConfigError,
-                 "`augment`: {} needs images, u8[H, W, C], but {} has samples of {}",
-                 augmentation.to_string(),
-                 dataset.describe(),
-                 input.to_string());
-  const std::int64_t channels = input.shape[2];
-  LOCKSTEP_CHECK(!augmentation.changes_pixels() || channels == 1 || channels == 3,
-                 ConfigError,
-                 "`augment`: {} needs images of 1 or 3 channels, but {} has samples of {}",
-                 augmentation.to_string(),
-                 dataset.describe(),
-                 input.to_string());
-  if (augmentation.mixes()) {
-    check_mixed(dataset.spec());
-    LOCKSTEP_CHECK(options.micro_batch >= 2,
-                   ConfigError,
-                   "`augment`: {} mixes the images of a micro-batch, so `micro_batch` must be 2 or "
-                   "more, got {}",
-                   augmentation.to_string(),
-                   options.micro_batch);
-  }
-  const std::int64_t limit = std::min(input.shape[0], input.shape[1]);
-  LOCKSTEP_CHECK(
-      augmentation.shift + augmentation.crop < limit,
-      ConfigError,
-      "`augment`: {} could move an image of {} out of sight; shift and crop together must "
-      "be smaller than its sides",
-      augmentation.to_string(),
-      input.to_string());
+  check_images(dataset, options);
 }
 
 /// Fastest of three loads of one micro-batch, in microseconds; nothing where a sample fails, which
@@ -200,6 +163,7 @@ class Loader::State {
     LoaderSlot& slot = slots_[std::size_t(inline_slot_)];
     inline_slot_ = (inline_slot_ + 1) % options_.held;
     slot.request.samples.clear();
+    slot.request.copies.clear();
     LOCKSTEP_ASSERT(end_ == kNoEnd);
     end_ = delivered_;  // unless this request comes out
     LOCKSTEP_ASSERT(next_request_(slot.request));
@@ -309,6 +273,7 @@ class Loader::State {
     }
     LoaderSlot& slot = slot_of(taken_);
     slot.request.samples.clear();
+    slot.request.copies.clear();
     bool more = true;
     try {
       more = next_request_(slot.request);

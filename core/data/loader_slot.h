@@ -12,6 +12,10 @@
 
 namespace lockstep::data {
 
+/// Throws ConfigError: what the options do to images cannot be done to these samples; see Loader's
+/// constructor.
+void check_images(const Dataset& dataset, const LoaderOptions& options);
+
 /// Memory for one micro-batch, and the request that fills it. Used by one thread at a time.
 struct LoaderSlot {
   LoaderSlot(const Dataset& dataset, const LoaderOptions& options);
@@ -21,7 +25,15 @@ struct LoaderSlot {
   LoadedBatch batch() const;
   std::size_t memory_bytes() const;
 
-  void load_good_samples(const Dataset& dataset, const LoaderOptions& options);
+  void load_one_by_one(const Dataset& dataset,
+                       const SampleSpec& spec,
+                       const LoaderOptions& options);
+  void change(const SampleSpec& spec, const LoaderOptions& options);
+  void add_mirrored(const SampleSpec& spec);
+
+  int copy_of(std::size_t place) const {
+    return request.copies.empty() ? 0 : request.copies[place];
+  }
 
   LoadRequest request;
   std::size_t input_bytes, target_bytes;

@@ -19,7 +19,7 @@ constexpr std::int64_t kMinNoise = std::int64_t{1} << 18;
 class Synthetic final : public Dataset {
  public:
   Synthetic(const SyntheticShape& shape, std::uint64_t seed)
-      : shape_(shape), key_(random_key(seed, "synthetic")) {
+      : shape_(shape), seed_(seed), key_(random_key(seed, "synthetic")) {
     spec_ = image_spec(1, shape.classes);  // what three channels are normalised by
     spec_.input.shape = {shape.height, shape.width, shape.channels};
     if (shape.channels != 3) {
@@ -60,13 +60,17 @@ class Synthetic final : public Dataset {
         shape_.channels,
         shape_.classes);
   }
+  std::shared_ptr<const Dataset> resized(int size) const override {
+    return std::make_shared<Synthetic>(SyntheticShape{size, size, shape_.channels, shape_.classes},
+                                       seed_);
+  }
   std::uint64_t fingerprint() const override {
     return content_hash(noise_.data(), 64, std::uint64_t(spec_.input.bytes()) + key_);
   }
 
  private:
   SyntheticShape shape_;
-  std::uint64_t key_;
+  std::uint64_t seed_, key_;
   SampleSpec spec_;
   std::int64_t starts_ = 0;
   std::vector<std::byte> noise_;

@@ -16,13 +16,15 @@ namespace lockstep {
 class BatchPredictor {
  public:
   /// `weights`: a file or folder (see io::load_weights()). `samples`: how many run() takes at once.
+  /// `mirrors`: of images, predictions are means with those of the mirror images.
   /// Throws DataError: the file does not fit the model; OutOfMemory.
   BatchPredictor(Backend& backend,
                  const ModelFunction& model,
                  const data::SampleSpec& spec,
                  std::int64_t samples,
                  Precision precision,
-                 const std::string& weights);
+                 const std::string& weights,
+                 bool mirrors = false);
 
   /// input: [samples, ...] as the SampleSpec says, tokens below its classes (not checked) ->
   /// prediction: [samples, ..., outputs] fp32, valid until the next call. Rows depend on their own
@@ -38,6 +40,8 @@ class BatchPredictor {
   PackedCopies packed_;
   std::unique_ptr<DeviceBuffer> arena_, parameters_;
   std::size_t input_bytes_;
+  Shape sample_;
+  std::vector<std::byte> mirrored_;  // as an input; empty: none
   Shape shape_;
   std::vector<float> prediction_;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/base/check.h"
+#include "core/nn/builder.h"
 #include "core/nn/trace.h"
 #include "core/ops/losses/binary_cross_entropy.h"
+#include "core/ops/losses/distillation_loss.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "lockstep/builder.h"
@@ -30,16 +33,42 @@ Value Builder::softmax_cross_entropy(Value logits,
                                      const std::vector<float>& class_weights,
                                      SourceLoc where) {
   const bool with_gradient = mode() == Mode::training;
+  const bool distils = settings_->distilled.has_value() && with_gradient;
+  std::vector<float> weights = class_weights;
+  if (distils) weights = weights_beside_teacher(logits, ignore_index, class_weights);
   const auto outputs =
       graph_.add_node(std::make_shared<ops::SoftmaxCrossEntropy>(
-                          label_smoothing, with_gradient, ignore_index, 0, class_weights),
+                          label_smoothing, with_gradient, ignore_index, 0, weights),
                       {logits.id(), labels.id(), sample_weight().id()},
                       layer_path("", "softmax_cross_entropy"),
                       where);
-  graph_.accumulate_into(outputs[0], metric("loss"));
+  const ValueId loss = distils ? add_distillation(logits, outputs[0], where) : outputs[0];
+  graph_.accumulate_into(loss, metric("loss"));
   graph_.accumulate_into(outputs[1], metric("correct"));
   if (ignore_index) graph_.accumulate_into(outputs[2], metric("counted"));
-  return {&graph_, outputs[0]};
+  return {&graph_, loss};
+}
+
+std::vector<float> Builder::weights_beside_teacher(Value logits,
+                                                   std::optional<std::int32_t> ignore_index,
+                                                   std::vector<float> class_weights) const {
+  LOCKSTEP_CHECK(logits.shape().rank() == 2 && !ignore_index,
+                 ConfigError,
+                 "`teacher`: distillation needs logits [N, K] and no `ignore_index`, got {}{}",
+                 logits.type().to_string(),
+                 ignore_index ? fmt::format(" and `ignore_index` {}", *ignore_index) : "");
+  if (class_weights.empty()) class_weights.assign(std::size_t(logits.shape()[1]), 1.0f);
+  for (float& weight : class_weights) weight *= 1 - settings_->distilled->alpha;
+  return class_weights;
+}
+
+ValueId Builder::add_distillation(Value logits, ValueId base, SourceLoc where) {
+  const ValueId teacher = graph_.add_input(kTeacherName, {logits.shape(), DType::f32});
+  return graph_.add_node(
+      std::make_shared<ops::DistillationLoss>(*settings_->distilled, mode() == Mode::training),
+      {logits.id(), teacher, sample_weight().id(), base},
+      layer_path("", "distillation_loss"),
+      where)[0];
 }
 
 Value Builder::regression_loss(std::shared_ptr<const Operator> op,

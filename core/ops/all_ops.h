@@ -14,6 +14,7 @@
 #include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "core/ops/losses/binary_cross_entropy.h"
+#include "core/ops/losses/distillation_loss.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/matmul.h"

@@ -6,13 +6,14 @@
 namespace lockstep::ops {
 
 /// The same elements under another shape; a view, no kernel runs.
-/// Shapes: [N, ...] -> [N, sample...] with equal numbers of elements.
+/// Shapes: [N, ...] -> [N, sample...] with equal numbers of elements, or [samples, sample...].
 class Reshape final : public OpBase<OpKind::reshape> {
  public:
-  /// `sample`: the new extents without the leading N.
-  explicit Reshape(const Shape& sample) : sample_(sample) {}
+  /// `sample`: the new extents without the leading one, which is `samples`, or N where that is -1.
+  explicit Reshape(const Shape& sample, std::int64_t samples = -1)
+      : sample_(sample), samples_(samples) {}
 
-  std::string attributes() const override { return "sample=" + sample_.to_string(); }
+  std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
   std::vector<ValueId> gradient(GradientBuilder& builder,
                                 const Node& node,
@@ -21,6 +22,7 @@ class Reshape final : public OpBase<OpKind::reshape> {
 
  private:
   Shape sample_;
+  std::int64_t samples_;
 };
 
 }  // namespace lockstep::ops

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/h2d_staging.h"
 
-#include "core/base/check.h"
-
 namespace lockstep {
 namespace {
 
@@ -26,13 +24,12 @@ H2dStaging::H2dStaging(Backend& backend, const Graph& graph, int slots) : backen
 }
 
 void H2dStaging::copy(std::size_t slot, std::array<Copy, 2> inputs) {
-  if (memory_ == nullptr) {
+  if (memory_ == nullptr || padded(inputs[0].bytes) + inputs[1].bytes > slot_bytes_) {
     for (const Copy& input : inputs) backend_.copy_to_device(input.to, input.from, input.bytes);
     return;
   }
   std::byte* const begin = memory_->data() + slot * slot_bytes_;
   const std::array<std::byte*, 2> places{begin, begin + padded(inputs[0].bytes)};
-  LOCKSTEP_ASSERT(padded(inputs[0].bytes) + inputs[1].bytes <= slot_bytes_);
   {
     const StreamScope scope(backend_, DeviceStream::copies);
     for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -61,6 +61,7 @@ struct GraphKey {
   /// Where NCCL moves the statistics of batch norm over several ranks: the segment's place in steps
   /// of `step_samples` samples. It decides the other members, which keep their defaults then.
   int round = -1;
+  int size = 0;  ///< of images, where these grow
   auto operator<=>(const GraphKey&) const = default;
 };
 

@@ -300,6 +300,11 @@ class Builder {
   Value norm_or_bias(const std::string& name, const Shape& shape, const Init& init);
   int running_statistic(const std::string& name, std::int64_t channels, float init, float momentum);
   int metric(const std::string& name);
+  /// Of the loss of the labels, whose share is what the teacher leaves.
+  std::vector<float> weights_beside_teacher(Value logits,
+                                            std::optional<std::int32_t> ignore_index,
+                                            std::vector<float> class_weights) const;
+  ValueId add_distillation(Value logits, ValueId base, SourceLoc where);
   Value regression_loss(std::shared_ptr<const Operator> op,
                         Value prediction,
                         Value target,

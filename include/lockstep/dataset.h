@@ -75,6 +75,11 @@ class Dataset {
 
   /// The same in every call.
   virtual const SampleSpec& spec() const = 0;
+  /// What samples look like in all epochs, spec() first: of other sizes where images grow. The
+  /// types of their targets, their classes and normalisation are one.
+  virtual std::span<const SampleSpec> specs() const { return {&spec(), 1}; }
+  /// Which of specs() those of `epoch` look like.
+  virtual std::size_t spec_of(std::uint64_t /*epoch*/) const { return 0; }
   /// Samples in an epoch, at least 1.
   virtual std::int64_t size() const = 0;
   /// Writes sample `index` of `epoch` into `input` and `target` (sizes of the spec). Only sources
@@ -90,6 +95,15 @@ class Dataset {
                           std::span<const std::int64_t> indices,
                           std::byte* input,
                           std::byte* target) const;
+  /// Writes a further copy of the sample, from 1 on, whose random crop is another one; copy 0 is
+  /// load()'s. Sources without random crops have equal copies.
+  virtual void load_copy(std::uint64_t epoch,
+                         std::int64_t index,
+                         int /*copy*/,
+                         std::byte* input,
+                         std::byte* target) const {
+    load(epoch, index, input, target);
+  }
   /// The class of sample `index`, of sources of one class a sample; the default loads the sample.
   /// Sources override it where that takes long.
   virtual std::int32_t label(std::int64_t index) const;
@@ -108,6 +122,9 @@ class Dataset {
   /// Memory that `threads` threads which load at the same time need in addition to the samples, as
   /// far as it is known: for image files, what the largest of them take to be decoded.
   virtual std::uint64_t decoding_bytes(int /*threads*/) const { return 0; }
+  /// The same samples, with images made as those of side `size` are; of sources that make samples
+  /// of images of any size. Null: this one does not.
+  virtual std::shared_ptr<const Dataset> resized(int /*size*/) const { return nullptr; }
   /// What shows at a resume that files have changed that fingerprint() does not read whole, nor
   /// load() check; the default is empty: there are none. `seed` chooses what is read.
   virtual ContentSample content_sample(std::uint64_t /*seed*/) const { return {}; }

@@ -18,9 +18,13 @@ struct LoadRequest {
   /// micro-batch, as mixup.
   std::int64_t position = 0;
   std::vector<std::int64_t> samples;
+  /// Which copy of the epoch each of them is, from 0: all copies of a sample are changed by draws
+  /// of their own. Empty: all are the first.
+  std::vector<int> copies = {};
 };
 
 /// A loaded micro-batch: inputs [n, ...] and targets [n, ...], contiguous, as the SampleSpec says.
+/// With LoaderOptions::mirror inputs are [2 n, ...]: sample n + i is the mirror image of sample i.
 /// The memory is the loader's.
 struct LoadedBatch {
   const std::byte* input = nullptr;
@@ -38,6 +42,7 @@ struct LoaderOptions {
   std::int64_t micro_batch = 1;  ///< largest request
   std::uint64_t seed = 0;        ///< keys augmentation with epoch and sample or position
   Augmentation augmentation = {};
+  bool mirror = false;  ///< the mirror images of a micro-batch follow its images, u8 [H, W, C]
   /// A sample that cannot be loaded (DataError) is replaced by the next one that can, in the order
   /// of the dataset and from its end to its start: by index alone, so the same on every rank.
   bool skip_bad_samples = false;

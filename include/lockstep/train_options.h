@@ -52,6 +52,29 @@ enum class BestBy : std::uint8_t {
   accuracy  ///< a higher validation accuracy; the loss must have one
 };
 
+/// What evaluations look at of each image.
+enum class TestTimeAugmentation : std::uint8_t {
+  none,  ///< the image
+  flip   ///< the image and its mirror image: the prediction is the mean of the model's raw outputs
+};
+
+/// Learning from a trained model in addition to the labels: with the loss L of the labels, which
+/// may be smoothed, weighted and mixed, and a temperature T,
+///   (1 - alpha) L + alpha T^2 KL(softmax(teacher / T) || softmax(student / T))
+/// (Hinton et al. 2015, section 2), or `hard`, (1 - alpha) L + alpha CE(student, the teacher's
+/// likeliest class) (Touvron et al. 2021, "Training data-efficient image transformers", equation
+/// 3), per sample. The teacher sees each micro-batch as it is augmented, in evaluation mode.
+/// Needs softmax_cross_entropy over [N, K] and a teacher of as many classes.
+struct Distillation {
+  ModelFunction model = {};  ///< the teacher's
+  std::string weights = {};  ///< its file or folder, as TrainOptions::init; empty: no teacher
+  float alpha = 0.5f;        ///< (0, 1]
+  float temperature = 3;     ///< above 0; not looked at where `hard`
+  bool hard = false;
+
+  bool on() const { return !weights.empty(); }
+};
+
 /// What follows where the loss jumps far above its running spread.
 enum class OnSpike : std::uint8_t {
   ignore,
@@ -119,6 +142,7 @@ struct TrainOptions {
   float layer_decay = 1;
   // model
   BatchNormPolicy batch_norm = {};
+  Distillation distillation = {};
   /// A file or folder whose weights the run starts from instead of the seed's: safetensors or a
   /// PyTorch checkpoint with the model's parameter names; empty: none.
   std::string init = {};
@@ -143,6 +167,13 @@ struct TrainOptions {
   std::string algorithms_file = {};
   // data
   data::Augmentation augmentation = {};
+  /// Repeated augmentation (Hoffer et al. 2020, "Augment Your Batch"; timm's RepeatAugSampler):
+  /// each sample of a global batch comes so often in it, each time changed by other draws; divides
+  /// global_batch. An epoch has as many samples as without, so only a part of the data.
+  int repeated_augmentation = 1;
+  /// Progressive resizing: above 0, images are squares of this side in the first epoch and grow
+  /// linearly to the data's own in the last one, rounded to multiples of 32; see ImageGrowth.
+  int first_image_size = 0;
   int workers = -1;  ///< threads of each rank that load samples; -1: as many as it takes
   bool skip_bad_samples =
       false;  ///< replace samples that cannot be read by the next; otherwise DataError
@@ -164,6 +195,10 @@ struct TrainOptions {
   /// step; a run that saves checkpoints periodically keeps the best one.
   std::int64_t early_stop = 0;
   BestBy best_by = BestBy::loss;
+  /// Of validations. Means of logits, as timm and airbench (arXiv 2404.00498) take them: of a
+  /// classification they are a geometric mean of the probabilities, of a regression the mean of the
+  /// numbers. Images alone, u8 [H, W, C].
+  TestTimeAugmentation tta = TestTimeAugmentation::none;
   /// Steps between two that the noise scale is measured in (TrainSummary::noise_scale); 0: none.
   std::int64_t noise_scale_every = 25;
   bool profile = false;  ///< time every operator and tell observers at the end

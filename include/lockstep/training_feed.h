@@ -21,7 +21,9 @@ using SkippedBatches = std::vector<io::BatchRange>;
 
 /// Which batch, and which of its micro-batches on this rank, each step uses. An epoch of S samples
 /// is ceil(S / B) batches, the last of which may be short; step s uses batch s, unless batches are
-/// skipped. For a training loop of your own; a Trainer has one.
+/// skipped. With `repeats` K > 1 a batch of b holds K copies of ceil(b / K) samples, the last of
+/// which may lack some: all first copies, then all second ones. For a training loop of your own; a
+/// Trainer has one.
 class TrainingFeed {
  public:
   /// `full` and `tail` are this rank's schedules for whole and for the epoch's last short batch
@@ -32,13 +34,17 @@ class TrainingFeed {
                std::uint64_t seed,
                Schedule full,
                Schedule tail,
-               SkippedBatches skipped_batches = {});
+               SkippedBatches skipped_batches = {},
+               int repeats = 1);
 
   std::int64_t dataset_size() const { return dataset_size_; }
   std::int64_t global_batch() const { return global_batch_; }
   std::int64_t steps() const { return steps_; }
   std::uint64_t seed() const { return seed_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  int repeats() const { return repeats_; }
+  /// The epoch that the step's batch is of, from 0.
+  std::uint64_t epoch(std::int64_t step) const;
   /// Whether the step uses an epoch's short last batch.
   bool is_tail(std::int64_t step) const;
   /// What this rank computes in the step.
@@ -57,6 +63,7 @@ class TrainingFeed {
   std::uint64_t seed_;
   Schedule full_, tail_;
   SkippedBatches skipped_batches_;
+  int repeats_;
 };
 
 /// The requests of the Loader that serves a feed's steps, from `first_step` on. Holds the order of
@@ -77,6 +84,10 @@ class TrainingRequests {
   std::size_t memory_bytes() const;
 
  private:
+  void request_copies(const MicroBatch& micro_batch,
+                      std::int64_t batch,
+                      data::LoadRequest& request);
+
   TrainingFeed feed_;
   std::unique_ptr<data::Sampler> sampler_;
   std::int64_t step_;

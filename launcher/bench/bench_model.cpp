@@ -186,6 +186,9 @@ int bench_model(const std::vector<std::string>& arguments) {
   ModelFlags flags;
   if (!parse({arguments.begin() + 1, arguments.end()}, flags)) return 0;
   if (print_help(flags.train.help)) return 0;
+  LOCKSTEP_CHECK(flags.train.teacher.empty(),
+                 ConfigError,
+                 "--teacher cannot be combined with lockstep bench model: it measures one model");
   return run_bench(flags.train, arguments, flags.json, [&](Job& job) {
     const PlanRequest request =
         request_for(flags.train, open_placeholder(flags.train), job.size(), !job.gpu());

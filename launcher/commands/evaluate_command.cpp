@@ -48,6 +48,9 @@ TrainOptions evaluation_options(Job& job, const SavedRun& run) {
   options.algorithms = Algorithms::heuristic;
   options.algorithms_file.clear();
   options.ema = {};
+  options.first_image_size = 0;
+  options.distillation = {};
+  options.repeated_augmentation = 1;
   options.groups.clear();
   options.layer_decay = 1;
   options.init = run.weights;

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/env.h"
@@ -14,6 +15,7 @@
 #include "launcher/plan/network_file.h"
 #include "launcher/plan/plan_report.h"
 #include "launcher/plan/plan_request.h"
+#include "launcher/predict/teacher.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/flags.h"
@@ -195,8 +197,10 @@ void add_traffic(PlanReport& report) {
 
 PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {
   TrainFlags train = flags.train;
+  data::DataSplit data = open_placeholder(train);
+  resolve_teacher(train, *data.train);
   PlanRequest request =
-      with_sizes(*device.backend, request_for(train, open_placeholder(train), ranks, !device.cuda));
+      with_sizes(*device.backend, request_for(train, std::move(data), ranks, !device.cuda));
   if (train.chooses_sharding) {
     train.chooses_sharding = false;
     train.options.sharding = request.options.sharding =

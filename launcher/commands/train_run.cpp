@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "core/nn/trace.h"
 #include "launcher/advice/out_of_memory.h"
@@ -16,6 +17,7 @@
 #include "launcher/output/progress_context.h"
 #include "launcher/output/run_output.h"
 #include "launcher/plan/plan_request.h"
+#include "launcher/predict/teacher.h"
 #include "launcher/predict/token_bytes.h"
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/open_data.h"
@@ -219,7 +221,9 @@ int train(Job& job, const TrainRequest& asked) {
   check_launched_ranks(flags, job.size());
   job.open_device(flags.device);
   const bool on_host = job.backend().memory().pool.empty();
-  const PlanRequest request = request_for(flags, open_data(flags), job.size(), on_host);
+  data::DataSplit data = open_data(flags);
+  resolve_teacher(flags, *data.train);
+  const PlanRequest request = request_for(flags, std::move(data), job.size(), on_host);
   if (flags.per_class) require_class_results(request.data);
   const ParameterCount parameters = count_parameters(request);
   validate(flags.options);

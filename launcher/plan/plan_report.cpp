@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/number_format.h"
@@ -100,12 +101,26 @@ std::string layers_text(const MemoryPlan& plan) {
          "one micro-batch\n";
 }
 
+/// The last size is what everything else is said of.
+std::string image_sizes_text(const MemoryPlan& plan) {
+  std::vector<std::string> sizes;
+  for (const ImageSizeUse& use : plan.other_image_sizes)
+    sizes.insert(sizes.begin(),
+                 fmt::format("{} ({} a micro-batch, arena {})",
+                             use.side,
+                             format_flops(use.flops),
+                             format_bytes(double(use.arena_bytes))));
+  return fmt::format("sizes      images grow over the epochs: {}, and what is said of the last\n",
+                     fmt::join(sizes, ", "));
+}
+
 std::string step_text(const MemoryPlan& plan) {
   std::string text = fmt::format("\nstep       {} over all ranks; {} sent by rank 0\n",
                                  format_flops(plan.flops_per_step),
                                  plan.exchange_bytes_per_step == 0
                                      ? std::string("nothing")
                                      : format_bytes(double(plan.exchange_bytes_per_step)));
+  if (!plan.other_image_sizes.empty()) text += image_sizes_text(plan);
   if (!plan.hidden_matrices.empty())
     text += fmt::format(
         "matrices   {} between hidden layers, of {} elements, are orthogonalized: {} on rank 0; "
@@ -277,6 +292,12 @@ std::string to_json(const PlanReport& report, bool layers) {
   json["largest_micro_batch_recompute"] =
       report.largest_recomputing ? Json(report.largest_recomputing->micro_batch) : Json(nullptr);
   json["flops_per_step"] = plan.flops_per_step;
+  if (!plan.other_image_sizes.empty()) {
+    Json sizes = Json::array();
+    for (const ImageSizeUse& use : plan.other_image_sizes)
+      sizes.push_back({{"side", use.side}, {"arena_bytes", use.arena_bytes}, {"flops", use.flops}});
+    json["other_image_sizes"] = std::move(sizes);
+  }
   json["hidden_matrices"] = plan.hidden_matrices;
   json["exchange_bytes_per_step"] = plan.exchange_bytes_per_step;
   json["balance"] = rank_balance(plan.batch);

@@ -60,8 +60,13 @@ LabelledPredictions predict_share(Job& job,
     data = zero_filled = std::make_shared<const data::ZeroFilledDataset>(data);
   const data::SampleSpec& spec = data->spec();
   const std::int64_t batch = std::min(kPredictedAtOnce, end - first);
-  BatchPredictor predictor(
-      job.backend(), model_of(run, spec), spec, batch, run.flags.options.precision, run.weights);
+  BatchPredictor predictor(job.backend(),
+                           model_of(run, spec),
+                           spec,
+                           batch,
+                           run.flags.options.precision,
+                           run.weights,
+                           run.mirrors());
   std::int64_t asked = first;
   data::Loader loader(data, loader_options(job, run, batch), [&](data::LoadRequest& request) {
     request.samples.clear();

@@ -31,7 +31,8 @@ class SampleBatch {
                    job.run.trained.samples,
                    batch_,
                    job.run.flags.options.precision,
-                   job.run.weights),
+                   job.run.weights,
+                   job.run.mirrors()),
         stride_(job.run.trained.samples.input.bytes()),
         input_(std::size_t(batch_) * stride_) {
     warn_of_slow_operators(job.backend);

@@ -59,7 +59,8 @@ class LabelledBatch {
                    data.spec(),
                    size,
                    run.flags.options.precision,
-                   run.weights),
+                   run.weights,
+                   run.mirrors()),
         input_(std::size_t(size) * data.spec().input.bytes()),
         target_(std::size_t(size) * data.spec().target.bytes()),
         readable_(static_cast<std::size_t>(size)) {}

@@ -13,11 +13,13 @@
 #include "core/base/parameter_names.h"
 #include "core/base/printable.h"
 #include "core/data/images/image_folder.h"
+#include "core/data/images/image_samples.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/checkpoint_state.h"
 #include "core/io/strict_json.h"
+#include "core/nn/trace.h"
 #include "launcher/predict/saved_weights.h"
 #include "launcher/predict/split_arguments.h"
 #include "launcher/settings/command_line.h"
@@ -211,11 +213,22 @@ SavedRun open_weights_file(const std::vector<std::string>& flags, const std::str
   return run;
 }
 
+/// Images of --eval-image-size in place of those of the run's size.
+void take_image_size(SavedRun& run) {
+  run.recorded = run.trained;
+  run.trained = data::resized(run.trained, run.flags.eval_image_size);
+  const data::SampleSpec& trained = run.recorded->samples;
+  if (run.trained.samples.input != trained.input)
+    expect_same_parameters(
+        model_of(run, trained), trained, run.trained.samples, "`eval_image_size`");
+}
+
 SavedRun open_found(const SavedRunRequest& request, const fs::path& folder) {
   SavedRun run = request.from.empty()
                      ? open_weights_file(request.flags, request.command)
                      : open_run(folder, request.flags, request.command, request.average);
   run.flags.balance_classes = false;  // of training alone
+  if (run.flags.eval_image_size > 0) take_image_size(run);
   if (run.flags.measures_micro_batch)
     run.flags.options.micro_batch = default_micro_batch(run.flags.options.global_batch);
   return run;
@@ -243,10 +256,12 @@ std::shared_ptr<const data::Dataset> open_own_part(const SavedRun& run, const da
   const TrainFlags& own = *run.with_other_data;
   TrainFlags flags = run.flags;
   flags.val_fraction = own.val_fraction;
+  data::Preprocessing record = run.recorded.value_or(run.trained);
+  if (own.eval_image_size > 0) record = data::resized(record, own.eval_image_size);
   std::shared_ptr<const data::Dataset> part, as_trained;
   try {
     part = open_data(flags, &run.trained).validation;
-    as_trained = open_data(own, &run.trained).validation;
+    as_trained = open_data(own, &record).validation;
   } catch (const Error&) {
     return nullptr;  // too few samples for such a part: they are not the run's
   }

@@ -24,12 +24,16 @@ struct SavedRun {
   /// What was done to the data that the model was trained on, as its folder says; of a run by a
   /// version that kept no record, as its own data say.
   data::Preprocessing trained;
+  /// With --eval-image-size: `trained` as the folder says, and not for images of that size.
+  std::optional<data::Preprocessing> recorded;
   bool names_data = false;  ///< --data was typed now
   /// The run's own settings with the --data that was typed now, where that is of the same kind and
   /// came without --val-fraction: they find out whether the data are those of the run.
   std::optional<TrainFlags> with_other_data;
   /// "validation data content" of its newest checkpoint's settings; empty: unknown.
   std::string validation_content;
+  /// Whether predictions are means with those of mirror images.
+  bool mirrors() const { return flags.options.tta == TestTimeAugmentation::flip; }
   bool is_trained_here = true;  ///< no: the weights are a file's of --init, the record of the data
 };
 

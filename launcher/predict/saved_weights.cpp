@@ -17,11 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void expect_file(const fs::path& file) {
+void expect_file(const fs::path& file, const char* flag) {
   if (!is_file(file))
     throw EnvironmentError(fmt::format("{}: no such file", file.string()),
-                           "--from is the folder of a run (lockstep train --out DIR) that has "
-                           "ended or has a checkpoint, or a checkpoint's own");
+                           fmt::format("{} is the folder of a run (lockstep train --out DIR) that "
+                                       "has ended or has a checkpoint, or a checkpoint's own",
+                                       flag));
 }
 
 bool is_run(const fs::path& folder) { return is_file(folder / "config.toml"); }
@@ -43,21 +44,21 @@ fs::path newest_run(const fs::path& folder) {
 }
 
 /// Throws where `from` is none of a run's or a checkpoint's folder, but something near one is.
-void expect_folder(const fs::path& from) {
-  const std::string typed = "--from " + from.string();
+void expect_folder(const fs::path& from, const char* flag) {
+  const std::string typed = fmt::format("{} {}", flag, from.string());
   const fs::path beside = (fs::path(from) / "").parent_path().parent_path();
   const fs::path near = beside.empty() ? fs::path(".") : beside;
   if (is_file(from))
     throw ConfigError(typed + " is a file, expected the folder of a run or of a checkpoint",
-                      is_run(near) ? "use --from " + near.string()
+                      is_run(near) ? fmt::format("use {} {}", flag, near.string())
                                    : "name the folder that lockstep train --out has written");
   if (!is_folder(from) || is_run(from)) return;
   if (is_run(near))
     throw ConfigError(typed + " is a part of a run, expected its folder or a checkpoint's",
-                      "use --from " + near.string());
+                      fmt::format("use {} {}", flag, near.string()));
   if (const fs::path newest = newest_run(from); !newest.empty())
     throw ConfigError(typed + " is not a run, but holds some",
-                      fmt::format("use one of them; the newest: --from {}", newest.string()));
+                      fmt::format("use one of them; the newest: {} {}", flag, newest.string()));
 }
 
 }  // namespace
@@ -70,8 +71,8 @@ fs::path SavedWeights::average() const {
   return file;
 }
 
-SavedWeights find_weights(const fs::path& from) {
-  expect_folder(from);
+SavedWeights find_weights(const fs::path& from, const char* flag) {
+  expect_folder(from, flag);
   SavedWeights result{from};
   if (is_file(from / "manifest.json")) {
     result.checkpoint = true;
@@ -83,8 +84,8 @@ SavedWeights find_weights(const fs::path& from) {
       print_warning("skipped " + reason, launched_rank(process_variables()));
     if (newest) result = {newest->path, true, newest->state.step};
   }
-  expect_file(result.folder / "config.toml");
-  expect_file(result.file());
+  expect_file(result.folder / "config.toml", flag);
+  expect_file(result.file(), flag);
   return result;
 }
 

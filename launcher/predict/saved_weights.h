@@ -18,11 +18,11 @@ struct SavedWeights {
   std::filesystem::path average() const;
 };
 
-/// What --from names: a checkpoint, verified; a run that has ended; or the newest checkpoint that
-/// verifies of one that has not (those skipped are named on standard error). Throws
-/// ConfigError: it is a file, a part of a run or a folder of runs, with the folder that was
+/// What --from, or another `flag`, names: a checkpoint, verified; a run that has ended; or the
+/// newest checkpoint that verifies of one that has not (those skipped are named on standard error).
+/// Throws ConfigError: it is a file, a part of a run or a folder of runs, with the folder that was
 /// probably meant; EnvironmentError: there is nothing of that kind, naming the file that is
 /// missing; DataError: the checkpoint is damaged.
-SavedWeights find_weights(const std::filesystem::path& from);
+SavedWeights find_weights(const std::filesystem::path& from, const char* flag = "--from");
 
 }  // namespace lockstep

@@ -113,7 +113,7 @@ std::string read_config_file(const std::string& file,
     if (entry.key == "data") entry.values.back() = data_found_from(folder, data);
     if (entry.key == "more-data")
       for (std::string& other : entry.values) other = data_found_from(folder, other);
-    if (entry.key == "init" || entry.key == "tokenizer")
+    if (entry.key == "init" || entry.key == "tokenizer" || entry.key == "teacher")
       entry.values.back() = file_found_from(folder, entry.values.back());
     given.ranks_from_run |= source != ConfigSource::typed && entry.key == "ranks";
     given.set(entry.key, std::move(entry.values), SettingSource::file, place);

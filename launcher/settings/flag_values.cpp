@@ -197,4 +197,22 @@ std::string list_of(const std::vector<std::string_view>& words) {
   return result;
 }
 
+ImageSizes to_image_sizes(const std::string& flag, const std::string& text, int most) {
+  const std::size_t colon = text.find(':');
+  const auto side = [&, check = whole_number(flag, 1, most)](const std::string& one) {
+    std::string checked = one;
+    check(checked);
+    return int(to_whole_number(checked));
+  };
+  if (colon == text.npos) return {side(text), side(text)};
+  const ImageSizes sizes{side(text.substr(0, colon)), side(text.substr(colon + 1))};
+  if (sizes.first > sizes.last)
+    throw ConfigError(fmt::format("{} '{}': expected a first size of at most the last, as images "
+                                  "grow",
+                                  flag,
+                                  as_written(text)),
+                      fmt::format("for example {} {}:{}", flag, sizes.last, sizes.first));
+  return sizes;
+}
+
 }  // namespace lockstep

@@ -37,6 +37,12 @@ struct Interval {
 CLI::Validator interval(const std::string& flag);
 /// The interval of a text that was checked.
 Interval to_interval(const std::string& text);
+/// Of images that may grow: FIRST:LAST, or N for both.
+struct ImageSizes {
+  int first = 0, last = 0;
+};
+/// Throws ConfigError naming `flag`: not sides of 1 to `most` pixels, the first at most the last.
+ImageSizes to_image_sizes(const std::string& flag, const std::string& text, int most);
 /// One of `words`; the nearest one is offered.
 CLI::Validator one_of(const std::string& flag, std::vector<std::string_view> words);
 

@@ -77,6 +77,8 @@ data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* 
       flags.more_data.empty() ? open_one(flags, flags.data, trained) : open_mixed(flags, trained);
   if (flags.balance_classes && split.train && trained == nullptr)
     split.train = data::balanced_classes(split.train, flags.options.seed);
+  if (flags.eval_image_size > 0 && split.validation && trained == nullptr)
+    split.validation = split.validation->resized(flags.eval_image_size);
   return split;
 }
 

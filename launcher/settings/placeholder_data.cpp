@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/base/check.h"
+#include "core/data/image.h"
 #include "core/data/text/token_windows.h"
 #include "core/nn/llama.h"
 #include "launcher/settings/flag_values.h"
@@ -53,7 +54,8 @@ void choose_placeholder(const PlaceholderData& placeholder, GivenSettings& given
     given.set("data", {"tokens:"}, SettingSource::derived);
     return;
   }
-  if (given.has("image-size")) shape.side = to_whole_number(given.text("image-size"));
+  if (given.has("image-size"))
+    shape.side = to_image_sizes("--image-size", given.text("image-size"), data::kMaxImageSize).last;
   if (placeholder.classes > 0) shape.classes = placeholder.classes;
   given.set(
       "data",

@@ -23,6 +23,7 @@ struct TrainFlags {
   std::vector<double> data_weights;    ///< of `data` and each of more_data; empty: alike
   double val_fraction = 0;  ///< share of the samples kept, where the source has no such part
   int image_size = 224;     ///< images and packed
+  int eval_image_size = 0;  ///< of evaluations; 0: image_size
   std::int64_t max_pixels = data::kDefaultMaxPixels;  ///< images, and files to predict
   std::int64_t context = 0;                           ///< text, tokens: tokens of a sample
   std::int64_t vocabulary = 0;                        ///< tokens; 0: their own, or GPT-2's
@@ -35,6 +36,7 @@ struct TrainFlags {
   float label_smoothing = 0;
   /// balanced, a file or numbers; numbers alone after resolve_class_weights(); empty: none.
   std::string class_weights;
+  std::string teacher;           ///< a run's folder; empty: none
   bool balance_classes = false;  ///< training draws its samples from classes alike
   TrainOptions options;
   /// --micro-batch auto: options.micro_batch is a placeholder for what resolve_micro_batch() finds.

@@ -69,6 +69,15 @@ Fingerprint run_settings(const TrainOptions& options,
   if (options.early_stop > 0)
     settings.emplace_back("early-stop", std::to_string(options.early_stop));
   if (options.best_by == BestBy::accuracy) settings.emplace_back("best-by", "accuracy");
+  if (const Distillation& d = options.distillation; d.on())
+    settings.emplace_back("distillation",
+                          d.hard ? fmt::format("hard, alpha {}", d.alpha)
+                                 : fmt::format("alpha {}, temperature {}", d.alpha, d.temperature));
+  if (options.repeated_augmentation > 1)
+    settings.emplace_back("repeated-augmentation", std::to_string(options.repeated_augmentation));
+  if (options.first_image_size > 0)
+    settings.emplace_back("image-size", fmt::format("from {}", options.first_image_size));
+  if (options.tta == TestTimeAugmentation::flip) settings.emplace_back("tta", "flip");
   if (options.ema.on()) settings.emplace_back("ema", to_string(options.ema));
   if (options.clip_value > 0)
     settings.emplace_back("clip-value", fmt::format("{}", options.clip_value));

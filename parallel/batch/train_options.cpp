@@ -81,6 +81,30 @@ void validate(const TrainOptions& o) {
                  o.eval_every);
   LOCKSTEP_CHECK(
       o.early_stop >= 0, ConfigError, "`early_stop` must not be negative, got {}", o.early_stop);
+  LOCKSTEP_CHECK(o.repeated_augmentation >= 1 && o.global_batch % o.repeated_augmentation == 0,
+                 ConfigError,
+                 "`repeated_augmentation` {}: expected a number that divides `global_batch` {}, so "
+                 "that all copies of a sample are in one batch",
+                 o.repeated_augmentation,
+                 o.global_batch);
+  const Distillation& distillation = o.distillation;
+  LOCKSTEP_CHECK(!distillation.on() ||
+                     (distillation.alpha > 0 && distillation.alpha <= 1 &&
+                      distillation.temperature > 0 && std::isfinite(distillation.temperature)),
+                 ConfigError,
+                 "`teacher`: expected a `distillation_alpha` above 0 and at most 1 and a "
+                 "`distillation_temperature` above 0, got {} and {}",
+                 distillation.alpha,
+                 distillation.temperature);
+  LOCKSTEP_CHECK(!distillation.on() || o.first_image_size == 0,
+                 ConfigError,
+                 "`teacher` cannot be combined with an `image_size` that grows from {}: a teacher "
+                 "is of one size",
+                 o.first_image_size);
+  LOCKSTEP_CHECK(o.first_image_size >= 0,
+                 ConfigError,
+                 "`image_size`: the first size, {}, is negative",
+                 o.first_image_size);
   LOCKSTEP_CHECK(o.early_stop == 0 || o.eval_every != 0,
                  ConfigError,
                  "`early_stop` {} counts validations, and `eval_every` 0 makes none",

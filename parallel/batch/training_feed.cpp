@@ -67,7 +67,8 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
                            std::uint64_t seed,
                            Schedule full,
                            Schedule tail,
-                           SkippedBatches skipped_batches)
+                           SkippedBatches skipped_batches,
+                           int repeats)
     : dataset_size_(dataset_size),
       global_batch_(global_batch),
       steps_(steps),
@@ -75,7 +76,14 @@ TrainingFeed::TrainingFeed(std::int64_t dataset_size,
       seed_(seed),
       full_(std::move(full)),
       tail_(std::move(tail)),
-      skipped_batches_(std::move(skipped_batches)) {}
+      skipped_batches_(std::move(skipped_batches)),
+      repeats_(repeats) {
+  LOCKSTEP_ASSERT(repeats >= 1 && global_batch % repeats == 0);
+}
+
+std::uint64_t TrainingFeed::epoch(std::int64_t step) const {
+  return std::uint64_t(batch_of_step(step, skipped_batches_) / steps_per_epoch_);
+}
 
 double TrainingFeed::epochs_after(std::int64_t step) const {
   const std::int64_t batches = step == 0 ? 0 : batch_of_step(step - 1, skipped_batches_) + 1;
@@ -119,13 +127,35 @@ bool TrainingRequests::next(data::LoadRequest& request) {
     const auto epoch = std::uint64_t(batch / feed_.steps_per_epoch());
     const std::int64_t first =
         batch % feed_.steps_per_epoch() * feed_.global_batch() + next->first_sample;
-    const auto samples = sampler_->range(epoch, first, next->samples);
     request.epoch = epoch;
     request.position = first;
+    if (feed_.repeats() > 1) {
+      request_copies(*next, batch % feed_.steps_per_epoch(), request);
+      return true;
+    }
+    const auto samples = sampler_->range(epoch, first, next->samples);
     request.samples.assign(samples.begin(), samples.end());
     return true;
   }
   return false;
+}
+
+/// Copies of a sample are as far apart as a batch allows: mixup mixes neighbours, and batch norm
+/// sees a micro-batch.
+void TrainingRequests::request_copies(const MicroBatch& micro_batch,
+                                      std::int64_t batch,
+                                      data::LoadRequest& request) {
+  const std::int64_t whole = feed_.global_batch(), repeats = feed_.repeats();
+  const std::int64_t samples = std::min(whole, feed_.dataset_size() - batch * whole);
+  const std::int64_t distinct = (samples - 1) / repeats + 1;
+  const auto drawn = sampler_->range(request.epoch, batch * (whole / repeats), distinct);
+  request.samples.clear();
+  request.copies.clear();
+  for (std::int64_t i = 0; i < micro_batch.samples; ++i) {
+    const std::int64_t place = micro_batch.first_sample + i;
+    request.samples.push_back(drawn[std::size_t(place % distinct)]);
+    request.copies.push_back(int(place / distinct));
+  }
 }
 
 bool EvaluationFeed::next(data::LoadRequest& request) {

@@ -25,13 +25,6 @@
 namespace lockstep {
 namespace {
 
-double flops_of(const Program& program) {
-  const Graph& graph = program.graph();
-  double flops = 0;
-  for (const Node& node : graph.nodes()) flops += flops_of(graph, node);
-  return flops;
-}
-
 double flops_per_step(const CompiledPrograms& programs,
                       const BatchPlan& batch,
                       bool deals_matrices) {
@@ -165,7 +158,7 @@ MicroBatchMemory memory_with(const PlanRequest& request,
   if (const auto size = whole.orthogonalization(options)) programs.push_back(*size);
   for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);
   return {arena,
-          training_bytes(programs, whole.space(), options) +
+          training_bytes(programs, whole.space(), options) + whole.teacher_bytes() +
               exchange_memory(
                   whole.graph(), whole.space(), options, batch, request.sizes->device().traits())};
 }
@@ -278,11 +271,11 @@ MemoryPlan plan_memory_of(Backend& device,
   const TrainOptions& options = request.options;
   MemoryPlan plan;
   plan.batch = batch;
-  const data::DataSplit& data = request.data;
+  const data::DataSplit data = training_data(request.data, options);
   const CompiledPrograms programs(device,
                                   request.model,
                                   request.loss,
-                                  data.train->spec(),
+                                  samples_of(data),
                                   options,
                                   batch,
                                   sizes_beside(data, batch));
@@ -316,6 +309,7 @@ MemoryPlan plan_memory_of(Backend& device,
   count_parameters(programs.graph(), options, plan);
   count_hidden_matrices(
       programs, parts.matrices ? rank : 0, parts.matrices ? batch.ranks : 1, plan);
+  plan.other_image_sizes = image_size_uses(programs, *data.train);
   plan.steps = step_memory(programs.whole());
   plan.first_backward_step = std::size_t(programs.whole().plan().first_backward_node);
   plan.limited_bytes = plan.table.on_device();
@@ -341,7 +335,7 @@ std::optional<BatchPlan> batch_with(const PlanRequest& request, std::int64_t mic
 PlanRequest with_sizes(Backend& device, PlanRequest request) {
   if (!request.sizes)
     request.sizes = std::make_shared<ProgramSizes>(
-        device, request.model, request.loss, request.data.train->spec());
+        device, request.model, request.loss, samples_of(request.data));
   return request;
 }
 

@@ -10,6 +10,7 @@
 #include "core/step/parameter_rates.h"
 #include "lockstep/builder.h"
 #include "lockstep/sources.h"
+#include "parallel/memory/image_size_use.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/program_sizes.h"
 
@@ -50,8 +51,9 @@ struct MemoryPlan {
   /// the processor; of a GPU what has gone since it was opened, for its context, libraries and
   /// kernels, and for what others took there meanwhile. Unknown where the GPU does not say.
   MemoryTable table;
-  std::vector<LayerMemory> layers;  ///< see by_layer()
-  std::int64_t parameters = 0;      ///< elements that the model has, frozen ones included
+  std::vector<ImageSizeUse> other_image_sizes;  ///< where images grow; the arena is the largest
+  std::vector<LayerMemory> layers;              ///< see by_layer()
+  std::int64_t parameters = 0;  ///< elements that the model has, frozen ones included
   std::int64_t frozen = 0;
   std::vector<ParameterGroupUse> groups;  ///< TrainOptions::groups
   /// Names of the matrices that the optimizer orthogonalizes; none under most. See

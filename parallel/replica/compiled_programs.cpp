@@ -27,6 +27,13 @@ void check_parameters(const Graph& graph, const Graph& first, std::int64_t sampl
                  samples);
 }
 
+std::optional<ops::Distilled> distilled_by(const Distillation& distillation) {
+  if (!distillation.on()) return std::nullopt;
+  return ops::Distilled{.alpha = distillation.alpha,
+                        .temperature = distillation.hard ? 1 : distillation.temperature,
+                        .hard = distillation.hard};
+}
+
 /// What owners send rounded must be read rounded by every program: Note [Weights in bf16].
 void check_rounded_weights(const Graph& graph, const FlatSpace& space) {
   const std::vector<bool> rounded = bf16_weights(graph);
@@ -72,10 +79,12 @@ BuilderSettings settings_for(const TrainOptions& options,
           .micro_batch = samples,
           .precision = options.precision,
           .soft_targets = options.augmentation.mixes(),
+          .mirrors = options.tta == TestTimeAugmentation::flip,
           .fuse = options.fuse,
           .recompute = options.recompute != Recompute::none,
           .row_multiple = device.row_multiple,
-          .freeze = options.freeze};
+          .freeze = options.freeze,
+          .distilled = distilled_by(options.distillation)};
 }
 
 std::int64_t bucket_bytes(const TrainOptions& options,
@@ -103,7 +112,7 @@ BucketRules bucket_rules(const TrainOptions& options,
 CompiledPrograms::CompiledPrograms(Backend& backend,
                                    const ModelFunction& model,
                                    const LossFunction& loss,
-                                   const data::SampleSpec& samples,
+                                   const RunSamples& samples,
                                    const TrainOptions& options,
                                    const BatchPlan& batch,
                                    std::vector<std::int64_t> sizes,
@@ -113,9 +122,17 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
                  ConfigError,
                  "`precision` tf32: {} has no tf32 products (GPUs have: `device` cuda)",
                  backend.device_class());
+  for (const data::SampleSpec& other : samples.training)
+    if (other.input != samples.last().input)
+      expect_same_parameters(model, samples.last(), other, "`image_size`");
+  if (samples.evaluation.input != samples.last().input)
+    expect_same_parameters(model, samples.last(), samples.evaluation, "`eval_image_size`");
   sizes = distinct_sizes(batch, std::move(sizes));
+  if (options.distillation.on())
+    teacher_ = std::make_unique<CompiledTeacher>(backend, samples.last(), options, sizes, reuse_);
   for (;;) {
     for (const std::int64_t n : sizes) add(backend, model, loss, samples, options, batch, n);
+    add_other_sizes(backend, model, loss, samples, options, batch, sizes);
     if (!orthogonalization_)
       orthogonalization_ = compile_orthogonalization(backend, graph(), space_, options);
     if (options.memory_limit == 0) return;
@@ -125,6 +142,7 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
     if (choice_.is_last) throw_too_large(needed, options);
     choice_ = {.first = choice_.index + 1};
     training_.clear();
+    other_sizes_.clear();
     evaluation_.clear();
   }
 }
@@ -132,21 +150,22 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
 std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
                                            const BatchPlan& batch) const {
   std::vector<ProgramSize> programs;
-  for (const auto* sizes : {&training_, &evaluation_})
-    for (const CompiledProgram& sized : *sizes) programs.emplace_back(*sized.program);
+  for_each([&](const CompiledProgram& compiled) { programs.emplace_back(*compiled.program); });
   if (orthogonalization_) programs.emplace_back(*orthogonalization_);
   return training_bytes(programs, space_, options) +
-         exchange_memory(graph(), space_, options, batch, traits_);
+         exchange_memory(graph(), space_, options, batch, traits_) +
+         (teacher_ ? teacher_->bytes() : 0);
 }
 
 void CompiledPrograms::add(Backend& backend,
                            const ModelFunction& model,
                            const LossFunction& loss,
-                           const data::SampleSpec& samples,
+                           const RunSamples& samples,
                            const TrainOptions& options,
                            const BatchPlan& batch,
                            std::int64_t micro_batch) {
-  Graph graph = trace(model, loss, samples, settings_for(options, traits_, batch, micro_batch));
+  Graph graph =
+      trace(model, loss, samples.last(), settings_for(options, traits_, batch, micro_batch));
   if (training_.empty())
     space_ = lay_out(graph,
                      bucket_bytes(options, traits_, graph),
@@ -154,12 +173,13 @@ void CompiledPrograms::add(Backend& backend,
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   check_rounded_weights(graph, space_);
   OtherDeviceMemory others;
+  others.teacher_bytes = teacher_ ? teacher_->bytes() : 0;
   if (micro_batch > 0) {
-    evaluation_.push_back(
-        compile_evaluation(backend,
-                           trace(model, loss, samples, evaluating(options, batch, micro_batch)),
-                           training_.empty() ? graph : this->graph(),
-                           micro_batch));
+    evaluation_.push_back(compile_evaluation(
+        backend,
+        trace(model, loss, samples.evaluation, evaluating(options, batch, micro_batch)),
+        training_.empty() ? graph : this->graph(),
+        micro_batch));
     others.evaluation = evaluation_.back().program.get();
   }
   if (options.memory_limit > 0)
@@ -168,6 +188,28 @@ void CompiledPrograms::add(Backend& backend,
   training_.push_back(
       {micro_batch,
        compile_within_limit(std::move(graph), backend, space_, reuse_, options, others, choice_)});
+}
+
+void CompiledPrograms::add_other_sizes(Backend& backend,
+                                       const ModelFunction& model,
+                                       const LossFunction& loss,
+                                       const RunSamples& samples,
+                                       const TrainOptions& options,
+                                       const BatchPlan& batch,
+                                       const std::vector<std::int64_t>& sizes) {
+  for (std::size_t i = 1; i < samples.training.size(); ++i) {
+    std::vector<CompiledProgram>& programs = other_sizes_.emplace_back();
+    for (const std::int64_t n : sizes) {
+      Graph graph =
+          trace(model, loss, samples.training[i], settings_for(options, traits_, batch, n));
+      check_parameters(graph, this->graph(), n);
+      check_rounded_weights(graph, space_);
+      programs.push_back(
+          {n,
+           compile_within_limit(
+               std::move(graph), backend, space_, reuse_, options, OtherDeviceMemory{}, choice_)});
+    }
+  }
 }
 
 // On GPUs the factors may be rounded to tf32, whatever the precision of training.
@@ -193,16 +235,16 @@ std::unique_ptr<Program> compile_orthogonalization(Backend& backend,
 void CompiledPrograms::add_late_evaluation(Backend& backend,
                                            const ModelFunction& model,
                                            const LossFunction& loss,
-                                           const data::SampleSpec& samples,
+                                           const RunSamples& samples,
                                            const TrainOptions& options,
                                            const BatchPlan& batch,
                                            std::int64_t micro_batch) {
   late_evaluation_.reset();
-  late_evaluation_ =
-      compile_evaluation(backend,
-                         trace(model, loss, samples, evaluating(options, batch, micro_batch)),
-                         this->graph(),
-                         micro_batch);
+  late_evaluation_ = compile_evaluation(
+      backend,
+      trace(model, loss, samples.evaluation, evaluating(options, batch, micro_batch)),
+      this->graph(),
+      micro_batch);
 }
 
 BuilderSettings CompiledPrograms::evaluating(const TrainOptions& options,
@@ -223,10 +265,10 @@ CompiledProgram CompiledPrograms::compile_evaluation(Backend& backend,
 }
 
 const Program& CompiledPrograms::largest() const {
-  const Program* largest = training_.front().program.get();
-  for (const auto* programs : {&training_, &evaluation_})
-    for (const CompiledProgram& sized : *programs)
-      if (sized.program->arena_bytes() > largest->arena_bytes()) largest = sized.program.get();
+  const Program* largest = &whole();
+  for_each([&](const CompiledProgram& compiled) {
+    if (compiled.program->arena_bytes() > largest->arena_bytes()) largest = compiled.program.get();
+  });
   if (orthogonalization_ && orthogonalization_->arena_bytes() > largest->arena_bytes())
     largest = orthogonalization_.get();
   return *largest;
@@ -244,10 +286,10 @@ ProgramBuffers::ProgramBuffers(Backend& backend, const CompiledPrograms& program
 void request_packed_copies(Backend& backend,
                            const CompiledPrograms& programs,
                            PackedCopies& packed) {
-  for (const auto* sizes : {&programs.training(), &programs.evaluation()})
-    for (const CompiledProgram& sized : *sizes)
-      for (const auto& [parameter, copy] : sized.program->packed_copies())
-        packed.request(backend, parameter, copy);
+  programs.for_each([&](const CompiledProgram& compiled) {
+    for (const auto& [parameter, copy] : compiled.program->packed_copies())
+      packed.request(backend, parameter, copy);
+  });
 }
 
 }  // namespace lockstep

@@ -9,10 +9,11 @@
 #include "core/exec/program.h"
 #include "core/nn/builder.h"
 #include "lockstep/builder.h"
-#include "lockstep/dataset.h"
 #include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
+#include "parallel/batch/run_samples.h"
 #include "parallel/replica/memory_fit.h"
+#include "parallel/replica/teacher.h"
 
 namespace lockstep {
 
@@ -33,13 +34,13 @@ class CompiledPrograms {
   /// `sizes`: micro-batch sizes in samples in addition to the whole one; 0 is added where ranks
   /// form batch-norm groups. `ranks_per_host`: Communicator::ranks_per_node(); programs and their
   /// memory do not depend on it. Throws ConfigError: the model declares other parameters for one
-  /// size or mode than for another, or reads a weight that owners send rounded in another
-  /// precision; the device has no tf32 GEMMs; or the optimizer works on hidden matrices and the
-  /// model has none. OutOfMemory: see compile_within_limit().
+  /// size or mode than for another, also for images of another size, or reads a weight that owners
+  /// send rounded in another precision; the device has no tf32 GEMMs; or the optimizer works on
+  /// hidden matrices and the model has none. OutOfMemory: see compile_within_limit().
   CompiledPrograms(Backend& backend,
                    const ModelFunction& model,
                    const LossFunction& loss,
-                   const data::SampleSpec& samples,
+                   const RunSamples& samples,
                    const TrainOptions& options,
                    const BatchPlan& batch,
                    std::vector<std::int64_t> sizes,
@@ -50,7 +51,7 @@ class CompiledPrograms {
   void add_late_evaluation(Backend& backend,
                            const ModelFunction& model,
                            const LossFunction& loss,
-                           const data::SampleSpec& samples,
+                           const RunSamples& samples,
                            const TrainOptions& options,
                            const BatchPlan& batch,
                            std::int64_t micro_batch);
@@ -58,10 +59,14 @@ class CompiledPrograms {
 
   /// The whole micro-batch first.
   const std::vector<CompiledProgram>& training() const { return training_; }
+  /// The same for each further size of images, in the order of RunSamples::training.
+  const std::vector<std::vector<CompiledProgram>>& other_sizes() const { return other_sizes_; }
   const std::vector<CompiledProgram>& evaluation() const { return evaluation_; }
   /// The program that the optimizer runs over hidden matrices, for gradients in the place of
   /// parameters; null where it runs none. See core/plan/orthogonalize.h.
   const std::unique_ptr<Program>& orthogonalization() const { return orthogonalization_; }
+  /// Null where there is no teacher.
+  const std::unique_ptr<CompiledTeacher>& teacher() const { return teacher_; }
   /// The program of add_late_evaluation(); the other functions do not count it.
   const std::optional<CompiledProgram>& late_evaluation() const { return late_evaluation_; }
 
@@ -69,6 +74,14 @@ class CompiledPrograms {
   const Program& whole() const { return *training_.front().program; }
   const Graph& graph() const { return whole().graph(); }
   const FlatSpace& space() const { return space_; }
+  /// Calls use(compiled) with each, but the orthogonalization and late_evaluation().
+  template <typename Use>
+  void for_each(Use use) const {
+    for (const CompiledProgram& compiled : training_) use(compiled);
+    for (const auto& size : other_sizes_)
+      for (const CompiledProgram& compiled : size) use(compiled);
+    for (const CompiledProgram& compiled : evaluation_) use(compiled);
+  }
   /// The program whose plan needs the largest arena, which all of them share.
   const Program& largest() const;
   /// What rank 0 reserves on its device: MemoryTable::on_device() of plan_memory().
@@ -78,10 +91,17 @@ class CompiledPrograms {
   void add(Backend& backend,
            const ModelFunction& model,
            const LossFunction& loss,
-           const data::SampleSpec& samples,
+           const RunSamples& samples,
            const TrainOptions& options,
            const BatchPlan& batch,
            std::int64_t micro_batch);
+  void add_other_sizes(Backend& backend,
+                       const ModelFunction& model,
+                       const LossFunction& loss,
+                       const RunSamples& samples,
+                       const TrainOptions& options,
+                       const BatchPlan& batch,
+                       const std::vector<std::int64_t>& sizes);
   BuilderSettings evaluating(const TrainOptions& options,
                              const BatchPlan& batch,
                              std::int64_t micro_batch) const;
@@ -96,8 +116,10 @@ class CompiledPrograms {
   MemoryReuse reuse_;
   RecomputeIndex choice_;  // the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;
+  std::vector<std::vector<CompiledProgram>> other_sizes_;
   std::vector<CompiledProgram> evaluation_;
   std::unique_ptr<Program> orthogonalization_;
+  std::unique_ptr<CompiledTeacher> teacher_;
   std::optional<CompiledProgram> late_evaluation_;
 };
 

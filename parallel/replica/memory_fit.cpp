@@ -18,7 +18,7 @@ std::size_t device_bytes(const Program& training,
                          const OtherDeviceMemory& others) {
   std::vector<ProgramSize> programs{ProgramSize(training)};
   if (others.evaluation != nullptr) programs.emplace_back(*others.evaluation);
-  return training_bytes(programs, space, options) + others.exchange_bytes;
+  return training_bytes(programs, space, options) + others.exchange_bytes + others.teacher_bytes;
 }
 
 }  // namespace

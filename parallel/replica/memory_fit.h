@@ -28,6 +28,7 @@ std::size_t training_bytes(std::span<const ProgramSize> programs,
 /// What is on the device concurrently with a training program.
 struct OtherDeviceMemory {
   std::size_t exchange_bytes = 0;       ///< see exchange_memory()
+  std::size_t teacher_bytes = 0;        ///< see CompiledTeacher::bytes()
   const Program* evaluation = nullptr;  ///< uses the same arena; null: none
 };
 

@@ -15,6 +15,7 @@ constexpr std::string_view kNames[kMemoryCategories] = {"parameters",
                                                         "weight_average",
                                                         "pending_sums",
                                                         "packed_copies",
+                                                        "teacher",
                                                         "activations",
                                                         "workspace",
                                                         "input",
@@ -189,6 +190,7 @@ MemoryTable tabulate(const CompiledPrograms& programs,
   table[weight_average] = parts.average.bytes();
   table[partial_sums] = parts.partial_sum_bytes();
   table[packed_copies] = packed.bytes();
+  table[teacher] = programs.teacher() ? programs.teacher()->bytes() : 0;
   table[workspace] = sum_of(live, ArenaUse::workspace);
   table[input] = sum_of(live, ArenaUse::input);
   table[activations] = table.arena_bytes - *table[workspace] - *table[input];

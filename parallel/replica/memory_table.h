@@ -21,6 +21,7 @@ enum class MemoryCategory : std::uint8_t {
   weight_average,   ///< TrainOptions::ema
   partial_sums,     ///< gradients of shards that wait for their place in the reduction tree
   packed_copies,    ///< weights in the formats that kernels compute with
+  teacher,          ///< of distillation: its weights, arena and packed copies
   activations,    ///< arena: values between operators, their gradients, and what placing them costs
   workspace,      ///< arena: scratch of the operator at work
   input,          ///< arena: the micro-batch
@@ -31,7 +32,7 @@ enum class MemoryCategory : std::uint8_t {
   context,  ///< the program, its libraries and kernels: on a GPU their memory there, measured, see
             ///< context_part(); otherwise the process
 };
-inline constexpr std::size_t kMemoryCategories = 14;
+inline constexpr std::size_t kMemoryCategories = 15;
 
 /// "optimizer_state", a key of JSON; "optimizer state", for people. Partial sums have the key
 /// "pending_sums", which files of earlier runs have.

@@ -19,7 +19,7 @@ namespace {
 std::unique_ptr<CompiledPrograms> compile(RankContext& context,
                                           const ModelFunction& model,
                                           const LossFunction& loss,
-                                          const data::SampleSpec& samples,
+                                          const RunSamples& samples,
                                           const TrainOptions& options,
                                           const BatchPlan& batch,
                                           const std::vector<std::int64_t>& sizes) {
@@ -37,12 +37,18 @@ std::unique_ptr<CompiledPrograms> compile(RankContext& context,
   return compiled;
 }
 
+std::size_t input_bytes(const Graph& graph, const char* name) {
+  for (std::size_t i = 0; i < graph.input_names().size(); ++i)
+    if (graph.input_names()[i] == name) return graph.value(graph.input_value(int(i))).type.bytes();
+  return 0;
+}
+
 }  // namespace
 
 ProgramSet::ProgramSet(RankContext& context,
                        const ModelFunction& model,
                        const LossFunction& loss,
-                       const data::SampleSpec& samples,
+                       const RunSamples& samples,
                        const TrainOptions& options,
                        const BatchPlan& batch,
                        const std::vector<std::int64_t>& sizes)
@@ -54,10 +60,17 @@ ProgramSet::ProgramSet(RankContext& context,
   request_packed_copies(backend, *compiled_, packed_);
   packed_.fix_rounded();
   planned_copies_ = packed_.count();
-  for (const CompiledProgram& program : compiled_->training())
-    training_.push_back(bind(backend, program, *buffers_.arena));
+  const auto bind_all = [&](const std::vector<CompiledProgram>& programs) {
+    std::vector<BoundProgram>& bound = training_.emplace_back();
+    for (const CompiledProgram& program : programs)
+      bound.push_back(bind(backend, program, *buffers_.arena));
+  };
+  bind_all(compiled_->training());
+  for (const auto& programs : compiled_->other_sizes()) bind_all(programs);
   for (const CompiledProgram& program : compiled_->evaluation())
     evaluation_.push_back(bind(backend, program, *buffers_.arena));
+  if (compiled_->teacher())
+    teacher_ = std::make_unique<Teacher>(backend, *compiled_->teacher(), options);
   if (Program* const program = orthogonalization()) {
     program->bind({buffers_.arena->data(), gradients(), gradients()}, backend, packed_);
     if (env().sync == "1") program->name_faults();
@@ -74,7 +87,10 @@ BoundProgram ProgramSet::bind(Backend& backend,
           .program = &program,
           .x = program.input(kInputName),
           .target = program.input(kTargetName),
-          .sample_weight = program.input(kSampleWeightName)};
+          .x_bytes = input_bytes(program.graph(), kInputName),
+          .target_bytes = input_bytes(program.graph(), kTargetName),
+          .sample_weight = program.input(kSampleWeightName),
+          .teacher = program.input(kTeacherName)};
 }
 
 bool ProgramSet::evaluates(std::int64_t samples) const {
@@ -85,7 +101,7 @@ bool ProgramSet::evaluates(std::int64_t samples) const {
 void ProgramSet::set_late_evaluation(RankContext& context,
                                      const ModelFunction& model,
                                      const LossFunction& loss,
-                                     const data::SampleSpec& samples,
+                                     const RunSamples& samples,
                                      const TrainOptions& options,
                                      const BatchPlan& batch,
                                      std::int64_t micro_batch) {
@@ -138,23 +154,28 @@ void ProgramSet::profile(Profiler* profiler) {
 }
 
 void ProgramSet::check_finite(FiniteReport* report) {
-  for (BoundProgram& bound : training_) bound.program->check_finite(report);
+  for_each_training([report](Program& program) { program.check_finite(report); });
 }
 
 void ProgramSet::poison_after(const std::string& path) {
-  for (BoundProgram& bound : training_) {
-    if (bound.program->poison_after(path)) continue;
+  for_each_training([&](Program& program) {
+    if (program.poison_after(path)) return;
     std::vector<std::string_view> paths;
     for (const Node& node : graph().nodes()) paths.push_back(node.path);
     throw ConfigError(fmt::format("no operator computes '{}'", path),
                       fmt::format("did you mean '{}'?", nearest(path, paths)));
-  }
+  });
 }
 
 void ProgramSet::dump(const std::string& folder) const {
   dump_flat_space(folder, space(), graph());
-  for (const BoundProgram& bound : training_)
-    dump_program(folder, fmt::format("training_{}", bound.samples), *bound.program);
+  for (std::size_t size = 0; size < training_.size(); ++size)
+    for (const BoundProgram& bound : training_[size])
+      dump_program(
+          folder,
+          fmt::format(
+              "training_{}{}", bound.samples, size == 0 ? "" : fmt::format("_size_{}", size)),
+          *bound.program);
   for (const BoundProgram& bound : evaluation_)
     dump_program(folder, fmt::format("evaluation_{}", bound.samples), *bound.program);
   if (compiled_->orthogonalization())

@@ -18,7 +18,9 @@ struct BoundProgram {
   Program* program = nullptr;
   void* x = nullptr;
   void* target = nullptr;
+  std::size_t x_bytes = 0, target_bytes = 0;
   void* sample_weight = nullptr;
+  void* teacher = nullptr;  ///< the teacher's logits; null: it learns from none
 };
 
 /// Every program that a run needs, compiled before step 1, and bound to the memory they share: one
@@ -37,13 +39,17 @@ class ProgramSet {
   ProgramSet(RankContext& context,
              const ModelFunction& model,
              const LossFunction& loss,
-             const data::SampleSpec& samples,
+             const RunSamples& samples,
              const TrainOptions& options,
              const BatchPlan& batch,
              const std::vector<std::int64_t>& sizes);
 
+  /// From now on training() has the programs for images of size `size`, an index of
+  /// RunSamples::training; the first, until it is called.
+  void use(std::size_t size) { size_ = size; }
+  std::size_t used_size() const { return size_; }
   /// Throws InternalError: no program was compiled for that many samples.
-  const BoundProgram& training(std::int64_t samples) { return find(training_, samples); }
+  const BoundProgram& training(std::int64_t samples) { return find(training_.at(size_), samples); }
   const BoundProgram& evaluation(std::int64_t samples) {
     return late_evaluation_ && late_evaluation_->samples == samples ? *late_evaluation_
                                                                     : find(evaluation_, samples);
@@ -60,11 +66,13 @@ class ProgramSet {
   void set_late_evaluation(RankContext& context,
                            const ModelFunction& model,
                            const LossFunction& loss,
-                           const data::SampleSpec& samples,
+                           const RunSamples& samples,
                            const TrainOptions& options,
                            const BatchPlan& batch,
                            std::int64_t micro_batch);
 
+  /// Null where there is none.
+  Teacher* teacher() { return teacher_.get(); }
   /// Bound, for the optimizer; null where it runs none. See core/plan/orthogonalize.h.
   Program* orthogonalization() { return compiled_->orthogonalization().get(); }
 
@@ -107,10 +115,16 @@ class ProgramSet {
   /// Calls use(program) with each.
   template <typename Use>
   void for_each(Use use) {
-    for (BoundProgram& bound : training_) use(*bound.program);
+    for_each_training(use);
     for (BoundProgram& bound : evaluation_) use(*bound.program);
     if (orthogonalization() != nullptr) use(*orthogonalization());
     if (late_evaluation_) use(*late_evaluation_->program);
+  }
+
+  template <typename Use>
+  void for_each_training(Use use) {
+    for (auto& programs : training_)
+      for (BoundProgram& bound : programs) use(*bound.program);
   }
 
   std::unique_ptr<CompiledPrograms> compiled_;
@@ -118,10 +132,12 @@ class ProgramSet {
   ProgramBuffers buffers_;
   std::unique_ptr<DeviceBuffer> late_arena_;  // null: the late evaluation fits the others'
   PackedCopies packed_;
-  int planned_copies_ = 0;              // packed copies but those of a late evaluation
-  std::vector<BoundProgram> training_;  // the whole micro-batch first
+  int planned_copies_ = 0;                           // packed copies but those of a late evaluation
+  std::vector<std::vector<BoundProgram>> training_;  // by size of images; whole micro-batch first
+  std::size_t size_ = 0;
   std::vector<BoundProgram> evaluation_;
   std::optional<BoundProgram> late_evaluation_;
+  std::unique_ptr<Teacher> teacher_;
   Position* position_ = nullptr;
   Profiler* profiler_ = nullptr;
 };

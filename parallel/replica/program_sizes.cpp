@@ -52,11 +52,14 @@ std::optional<ProgramSize> MicroBatchSizes::orthogonalization(const TrainOptions
 ProgramSizes::ProgramSizes(Backend& device,
                            ModelFunction model,
                            LossFunction loss,
-                           const data::SampleSpec& samples)
+                           const RunSamples& samples)
     : device_(device), model_(std::move(model)), loss_(std::move(loss)), samples_(samples) {}
 
 Graph ProgramSizes::trace_as(const BuilderSettings& settings) {
-  const auto traced = [&] { return trace(model_, loss_, samples_, settings); };
+  const auto traced = [&] {
+    const bool trains = settings.mode == Mode::training;
+    return trace(model_, loss_, trains ? samples_.last() : samples_.evaluation, settings);
+  };
   if (settings.micro_batch == 0) return traced();  // a rank that joins others with 0 samples
   const auto family = std::ranges::find_if(families_, [&](const Family& known) {
     BuilderSettings same = known.settings;
@@ -87,6 +90,10 @@ MicroBatchSizes& ProgramSizes::of(const TrainOptions& options,
   const std::int64_t bytes = bucket_bytes(options, device_.traits(), graph);
   known.sizes.reset(new MicroBatchSizes(
       device_, std::move(graph), bytes, bucket_rules(options, device_.traits(), batch)));
+  if (samples > 0 && options.distillation.on())
+    known.sizes->teacher_bytes_ =
+        CompiledTeacher(device_, samples_.last(), options, {samples}, reuse_of_environment())
+            .bytes();
   if (samples > 0) {
     settings.mode = Mode::evaluation;
     known.sizes->evaluation_.emplace(
@@ -104,7 +111,8 @@ std::size_t ProgramSizes::least_bytes(const TrainOptions& options, const BatchPl
     if (const auto size = sizes.orthogonalization(options)) programs.push_back(*size);
     least = std::min(least, training_bytes(programs, sizes.space(), options));
   }
-  return least + exchange_memory(sizes.graph(), sizes.space(), options, batch, device_.traits());
+  return least + sizes.teacher_bytes() +
+         exchange_memory(sizes.graph(), sizes.space(), options, batch, device_.traits());
 }
 
 }  // namespace lockstep

@@ -25,6 +25,8 @@ class MicroBatchSizes {
   const ProgramSize& training(std::size_t choice);
   /// Nothing for micro-batches of 0 samples.
   const std::optional<ProgramSize>& evaluation() const { return evaluation_; }
+  /// See CompiledTeacher; 0 where there is none.
+  std::size_t teacher_bytes() const { return teacher_bytes_; }
   /// See compile_orthogonalization(). Nothing under most optimizers.
   std::optional<ProgramSize> orthogonalization(const TrainOptions& options);
 
@@ -41,6 +43,7 @@ class MicroBatchSizes {
   std::vector<RecomputeChoice> choices_;         // empty: not asked for
   std::map<std::size_t, ProgramSize> training_;  // by choice, those asked for
   std::optional<ProgramSize> evaluation_, orthogonalization_;
+  std::size_t teacher_bytes_ = 0;
 };
 
 /// Memory of a model's programs by all that they depend on: micro-batch, precision, batch norm,
@@ -50,10 +53,7 @@ class MicroBatchSizes {
 class ProgramSizes {
  public:
   /// `device` outlives it. All plans that use it are for this model, loss and kind of samples.
-  ProgramSizes(Backend& device,
-               ModelFunction model,
-               LossFunction loss,
-               const data::SampleSpec& samples);
+  ProgramSizes(Backend& device, ModelFunction model, LossFunction loss, const RunSamples& samples);
 
   /// A backend with the device's sizes, for plans that are not run.
   Backend& device() { return device_; }
@@ -86,7 +86,7 @@ class ProgramSizes {
   SizingBackend device_;
   ModelFunction model_;
   LossFunction loss_;
-  data::SampleSpec samples_;
+  RunSamples samples_;
   std::vector<Known> known_;
   std::list<Family> families_;
 };

@@ -9,7 +9,6 @@
 #include "core/base/check.h"
 #include "core/base/env.h"
 #include "core/base/parameter_names.h"
-#include "core/data/augment/mix.h"
 #include "core/exec/gather_records.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
@@ -67,7 +66,7 @@ void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
 ReplicaState::ReplicaState(RankContext& rank_context,
                            const ModelFunction& model,
                            const LossFunction& loss,
-                           const data::SampleSpec& samples,
+                           const RunSamples& samples,
                            const TrainOptions& train_options,
                            const BatchPlan& batch_plan,
                            std::vector<std::int64_t> tail_sizes)
@@ -191,15 +190,15 @@ void ReplicaState::load(const BoundProgram& program,
   upload_.fetching = timer_.lap();
   if (profiler) profiler->record(probes_.data, begin, timer_.at());
   Backend& device = context.backend();
-  const auto n = std::size_t(loaded.samples);
-  const TensorType target = loaded.mixed ? data::soft_target() : samples_.target;
   check_labels(loaded);
   device_timer.mark(DevicePart::idle);
-  if (checks_.now) checks_.locator.look_at(loaded, samples_);
+  if (checks_.now) checks_.locator.look_at(loaded, samples_.last());
   const DeviceScope scope(profiler.get(), probes_.copy);
   parts.h2d_staging.copy(slot,
-                         {{{program.x, loaded.input, n * samples_.input.bytes()},
-                           {program.target, loaded.target, n * target.bytes()}}});
+                         {{{program.x, loaded.input, program.x_bytes},
+                           {program.target, loaded.target, program.target_bytes}}});
+  if (program.teacher != nullptr)
+    programs.teacher()->run(program.samples, program.x, program.x_bytes, program.teacher);
   copy_sample_weight(program);
   parts.counters.send(slot, first_sample);
   if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
@@ -228,30 +227,31 @@ void ReplicaState::send_counters() {
 
 // A label or token out of range would make a kernel read or write beyond its table.
 void ReplicaState::check_labels(const data::LoadedBatch& loaded) const {
-  if (samples_.classes == 0) return;
+  const data::SampleSpec& samples = samples_.last();
+  if (samples.classes == 0) return;
   const auto refuse = [&](const char* what, auto value) {
     throw DataError(fmt::format("data: {} {} is not one of the {} classes, 0 to {}",
                                 what,
                                 value,
-                                samples_.classes,
-                                samples_.classes - 1));
+                                samples.classes,
+                                samples.classes - 1));
   };
   const auto check = [&](const std::byte* bytes, std::int64_t count, bool may_ignore) {
     const auto* values = reinterpret_cast<const std::int32_t*>(bytes);
     for (std::int64_t i = 0; i < count; ++i)
-      if (!((values[i] >= 0 && values[i] < samples_.classes) ||
-            (may_ignore && values[i] == samples_.ignore_index)))
+      if (!((values[i] >= 0 && values[i] < samples.classes) ||
+            (may_ignore && values[i] == samples.ignore_index)))
         refuse(may_ignore ? "label" : "token", values[i]);
   };
   if (loaded.mixed) {
     const auto* values = reinterpret_cast<const float*>(loaded.target);
     for (std::int64_t i = 0; i < 4 * loaded.samples; i += 2)
-      if (!(values[i] >= 0 && values[i] < float(samples_.classes))) refuse("label", values[i]);
+      if (!(values[i] >= 0 && values[i] < float(samples.classes))) refuse("label", values[i]);
   } else {
-    check(loaded.target, loaded.samples * samples_.target.elems(), true);
+    check(loaded.target, loaded.samples * samples.target.elems(), true);
   }
-  if (samples_.input.dtype == DType::i32)
-    check(loaded.input, loaded.samples * samples_.input.elems(), false);
+  if (samples.input.dtype == DType::i32)
+    check(loaded.input, loaded.samples * samples.input.elems(), false);
 }
 
 void ReplicaState::declare_profile() {

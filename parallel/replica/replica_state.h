@@ -39,11 +39,12 @@ class ReplicaState {
   static ReplicaState& of(const Replica& replica);
   static std::unique_ptr<Replica> make_replica(std::unique_ptr<ReplicaState> state);
 
-  /// `batch` is plan_batch(options, context.size()); the rest as Replica's.
+  /// `batch` is plan_batch(options, context.size()); the rest as Replica's. Throws ConfigError: the
+  /// model has other parameters for samples of an evaluation.
   ReplicaState(RankContext& context,
                const ModelFunction& model,
                const LossFunction& loss,
-               const data::SampleSpec& samples,
+               const RunSamples& samples,
                const TrainOptions& options,
                const BatchPlan& batch,
                std::vector<std::int64_t> tail_sizes);
@@ -233,7 +234,7 @@ class ReplicaState {
 
   ModelFunction model_;
   LossFunction loss_;
-  data::SampleSpec samples_;
+  RunSamples samples_;
   std::unique_ptr<Communicator> group_;  // of batch norm; null: groups are local
   bool on_host_;                         // the device is the CPU
   Upload upload_;

@@ -266,8 +266,10 @@ bool ReplicaState::captures_now() const {
 
 GraphKey ReplicaState::graph_key(const Segment& segment) const {
   if (captures_by_place())
-    return {.step_samples = segment.schedule->samples, .round = segment.round};
-  GraphKey key{.accumulate = segment.state.accumulate};
+    return {.step_samples = segment.schedule->samples,
+            .round = segment.round,
+            .size = int(programs.used_size())};
+  GraphKey key{.accumulate = segment.state.accumulate, .size = int(programs.used_size())};
   if (segment.program != nullptr) {
     key.samples = segment.program->samples;
     key.stale_copies = segment.program->program->stale_copies();

@@ -21,7 +21,9 @@ data::LoaderOptions training_loader(const TrainOptions& options, const BatchPlan
 }
 
 data::LoaderOptions evaluation_loader(const TrainOptions& options, const BatchPlan& batch) {
-  return {.workers = options.workers, .micro_batch = batch.micro_batch};
+  return {.workers = options.workers,
+          .micro_batch = batch.micro_batch,
+          .mirror = options.tta == TestTimeAugmentation::flip};
 }
 
 std::uint64_t decoding_bytes(const data::DataSplit& data,

@@ -18,27 +18,16 @@
 #include "lockstep/training_feed.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"
+#include "parallel/batch/run_samples.h"
 #include "parallel/batch/run_settings.h"
 #include "parallel/batch/training_feed.h"
 #include "parallel/replica/algorithm_file.h"
 #include "parallel/replica/replica_state.h"
+#include "parallel/replica/teacher.h"
 #include "parallel/training/resume.h"
 #include "parallel/training/training_run.h"
 
 namespace lockstep {
-namespace {
-
-/// Steps of the run from whichever length was given.
-std::int64_t total_steps(const TrainOptions& o, std::int64_t dataset_size) {
-  const std::int64_t per_epoch = (dataset_size - 1) / o.global_batch + 1;
-  if (o.steps > 0) return o.steps;
-  if (o.epochs > 0) return std::max<std::int64_t>(1, std::llround(o.epochs * double(per_epoch)));
-  const std::int64_t epochs = o.samples / dataset_size, rest = o.samples % dataset_size;
-  return epochs * per_epoch + (rest == 0 ? 0 : (rest - 1) / o.global_batch + 1);
-}
-
-}  // namespace
-
 class Trainer::State {
  public:
   State(RankContext& context, ModelFunction model, LossFunction loss, const TrainOptions& options)
@@ -54,10 +43,11 @@ class Trainer::State {
     if (context_.rank() == 0) observers_.push_back(&observer);
   }
 
-  TrainSummary fit(const data::DataSplit& data) {
-    LOCKSTEP_CHECK(data.train != nullptr && data.train->size() > 0,
+  TrainSummary fit(const data::DataSplit& given) {
+    LOCKSTEP_CHECK(given.train != nullptr && given.train->size() > 0,
                    ConfigError,
                    "data: there is nothing to train on");
+    const data::DataSplit data = training_data(given, options_);
     record_ = io::record_texts(data.train->preprocessing());
     for (const auto& [name, text] : record_) options_.checkpoint.texts[name] = text;
     const std::int64_t size = data.train->size();
@@ -118,6 +108,8 @@ class Trainer::State {
         run_settings(options_, batch_, steps_, schedule_, data, context_.backend().device_class());
     settings_.emplace_back("model",
                            model_hash(model_, loss_, data.train->spec(), options_, batch_));
+    if (options_.distillation.on())
+      settings_.emplace_back("teacher", teacher_sha256(options_, data.train->spec()).substr(0, 16));
     compare_fingerprints(context_.communicator(), settings_);
   }
 
@@ -176,7 +168,7 @@ class Trainer::State {
     if (start_) options.init.clear();  // the checkpoint has the weights
     replica_.reset();                  // of an earlier fit(), before its memory is reserved again
     replica_ = ReplicaState::make_replica(std::make_unique<ReplicaState>(
-        context_, model_, loss_, data.train->spec(), options, batch_, tails));
+        context_, model_, loss_, samples_of(data), options, batch_, tails));
   }
 
   RankContext& context_;

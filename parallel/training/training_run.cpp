@@ -86,7 +86,8 @@ TrainingFeed TrainingRun::make_feed() const {
                       p_.options.seed,
                       std::move(full),
                       std::move(last),
-                      p_.start ? p_.start->state.skipped_batches : SkippedBatches{});
+                      p_.start ? p_.start->state.skipped_batches : SkippedBatches{},
+                      p_.options.repeated_augmentation);
 }
 
 TrainSummary TrainingRun::run() {
@@ -181,6 +182,7 @@ void TrainingRun::train_one_step() {
   const float lr = scaled_lr(p_.options.lr_scaling,
                              p_.options.global_batch,
                              lr_at(p_.schedule, learning_rate(p_.options.optimizer), step));
+  inside_.programs.use(p_.data.train->spec_of(feed_.epoch(step)));
   take(p_.replica.train_step(feed_.schedule(step), *loader_, step, lr));
   if (logs || noise_watch_.due()) {
     take(p_.replica.finish_steps());

@@ -63,6 +63,7 @@ std::string TrainingRun::replay(const StepResult& result, std::optional<NonFinit
   TrainingRequests requests(feed_, result.step);
   data::Loader loader(
       p_.data.train, loader_options(), [&](data::LoadRequest& r) { return requests.next(r); });
+  inside_.programs.use(p_.data.train->spec_of(feed_.epoch(result.step)));
   const auto findings = inside_.find_nonfinite(schedule, loader, result.step);
   log_->resume();
   if (findings.empty())

@@ -6,6 +6,7 @@
 
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_reader.h"
+#include "core/data/images/image_samples.h"
 #include "core/data/images/pack.h"
 #include "core/data/preprocessing.h"
 #include "lockstep/error.h"
@@ -139,6 +140,45 @@ TEST_F(Images, ATrainedModelsRecordSaysHowImagesAreResizedAndCropped) {
         EXPECT_EQ(data->preprocessing().image, rule);
       }
   }
+}
+
+TEST_F(Images, OfAnotherSizeAreAsIfTheyWereOpenedSo) {
+  add("train/cat/1.jpg", photo());
+  add("val/cat/1.jpg", photo());
+  PackOptions as_they_are;
+  as_they_are.short_side = 4096;
+  pack_images(folder_, path("photos.pack"), as_they_are);
+  for (const std::string& source : {"images:" + folder_, "packed:" + path("photos.pack")}) {
+    const auto opened = [&](int size) {
+      return open(source, {.seed = 3, .image_size = size, .resized_crop = 0.2});
+    };
+    const DataSplit small = opened(8), large = opened(14);
+    for (const auto part : {&DataSplit::train, &DataSplit::validation}) {
+      const auto resized = (small.*part)->resized(14);
+      EXPECT_EQ(sample_bytes(*resized, 2, 0), sample_bytes(*(large.*part), 2, 0)) << source;
+      EXPECT_EQ(resized->fingerprint(), (large.*part)->fingerprint());
+      EXPECT_EQ(resized->describe(), (large.*part)->describe());
+      EXPECT_EQ(resized->preprocessing().image, (large.*part)->preprocessing().image);
+    }
+    EXPECT_THAT(error_of<ConfigError>([&] { small.train->resized(4097); }), HasSubstr("4096"));
+    // Copies of one sample: random parts of their own, and the middle as it is.
+    const auto copy = [&](const Dataset& data, int number) {
+      std::vector<std::byte> bytes(data.spec().input.bytes() + sizeof(std::int32_t));
+      data.load_copy(2, 0, number, bytes.data(), bytes.data() + data.spec().input.bytes());
+      return bytes;
+    };
+    EXPECT_EQ(copy(*small.train, 0), sample_bytes(*small.train, 2, 0));
+    EXPECT_NE(copy(*small.train, 1), copy(*small.train, 0));
+    EXPECT_NE(copy(*small.train, 2), copy(*small.train, 1));
+    EXPECT_EQ(copy(*small.validation, 1), copy(*small.validation, 0));
+    const auto balanced = balanced_classes(small.train, 1);
+    EXPECT_EQ(sample_bytes(*balanced->resized(14), 2, 0),
+              sample_bytes(*balanced_classes(large.train, 1), 2, 0));
+    EXPECT_NE(copy(*balanced, 1), copy(*balanced, 0));
+  }
+  EXPECT_EQ(resized(ImageRecord{.width = 20, .height = 20, .short_side = 30}, 40),
+            (ImageRecord{.width = 40, .height = 40, .short_side = 60}));
+  EXPECT_EQ(glyphs(8, 8).train->resized(14), nullptr);
 }
 
 TEST_F(Images, ASourceThatResizesOtherwiseThanTheRecordIsRefused) {

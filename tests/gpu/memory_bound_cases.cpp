@@ -5,6 +5,7 @@
 #include "core/ops/embedding/column_embedding.h"
 #include "core/ops/gelu.h"
 #include "core/ops/losses/binary_cross_entropy.h"
+#include "core/ops/losses/distillation_loss.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/normalize.h"
 #include "core/ops/norms/batch_norm.h"
@@ -147,6 +148,9 @@ void time_elementwise(Rates& rates) {
     time("l1_loss", ops::L1Loss(true));
     time("huber_loss", ops::HuberLoss(1, true));
     time("binary_cross_entropy", ops::BinaryCrossEntropy(true));
+    rates.time({.name = "distillation_loss"},
+               ops::DistillationLoss({.alpha = 0.5f, .temperature = 3, .hard = false}, true),
+               {x, x, f32({1}), f32({1})});
   }
 }
 

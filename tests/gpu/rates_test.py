@@ -18,7 +18,8 @@ import tempfile
 
 # What one process does not measure: communication, and views, which run nothing.
 NOT_MEASURED = {"all_gather"}
-FP32_ALONE = {"matmul", "mean_squared_error", "l1_loss", "huber_loss", "binary_cross_entropy"}
+FP32_ALONE = {"matmul", "mean_squared_error", "l1_loss", "huber_loss", "binary_cross_entropy",
+              "distillation_loss"}
 FLAT = {"copy", "flat add", "sgd_update", "sgd_update momentum", "adamw_update",
         "adamw_update rounded", "sum_tree 2",
         "sum_tree 8", "sum_tree 32", "squared_norms, sent to the host", "conclude_step",

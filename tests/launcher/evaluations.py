@@ -67,6 +67,29 @@ class Evaluations(EvaluationTest):
         self.assertIn("confused   ", text)
         self.assertNotIn("recall", self.evaluate().stdout)
 
+    def test_mirror_images_and_another_size(self):
+        """What a validation of training says, evaluate says of the saved run, and without the
+        flags it says something else."""
+        result = self.train("--model=resnet20", "--image-size=16", "--steps=6", "--tta=flip",
+                            "--eval-image-size=24", "--out=run", data="images:photos")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        summary = self.summary("run")
+        own = self.report()
+        self.assertAlmostEqual(own["loss"], summary["val_loss"], places=12)
+        losses = {self.report(*flags)["loss"] for flags in
+                  ([], ["--tta=none"], ["--eval-image-size=16"],
+                   ["--tta=none", "--eval-image-size=32"])}
+        self.assertEqual(len(losses), 4)
+        said = [line["class"] == line["file"].split("/")[2] for line in self.lines("photos/val")]
+        self.assertAlmostEqual(own["accuracy"], sum(said) / len(said))
+        self.expect_error(self.evaluate("--eval-image-size=0"), 2, "--eval-image-size")
+        self.expect_error(self.evaluate("--tta=rotate"), 2, "--tta")
+        flat = self.train_images("--steps=2", "--out=flat")
+        self.assertEqual(flat.returncode, 0, flat.stderr)
+        self.expect_error(self.evaluate("--eval-image-size=24", run="flat"), 2,
+                          "--eval-image-size: for images of 24x24 the model's", "16x16")
+        self.expect_error(self.train("--model=mlp", "--tta=flip", data="csv:x.csv"), 2, "--tta")
+
     def test_any_labelled_folder(self):
         self.train_photos()
         own = self.timeless(self.report())

@@ -295,6 +295,17 @@ TEST(Flags, LimitsAreThoseOfWhatTheFlagsAreFor) {
             1000000000);
   EXPECT_THAT(flag_error({"--data=images:x", "--image-size=4097"}), HasSubstr("from 1 to 4096"));
   EXPECT_EQ(parse_train_flags({"--data=images:x", "--image-size=4096"}).image_size, 4096);
+  const TrainFlags growing = parse_train_flags({"--data=images:x", "--image-size=128:176"});
+  EXPECT_EQ(growing.image_size, 176);
+  EXPECT_EQ(growing.options.first_image_size, 128);
+  EXPECT_EQ(parse_train_flags({"--data=images:x", "--image-size=32:32"}).options.first_image_size,
+            0);
+  for (const char* wrong : {"176:128", "0:32", "32:", ":32", "32:4097", "32:48:64", "a:b"})
+    EXPECT_THAT(flag_error({"--data=images:x", fmt::format("--image-size={}", wrong)}),
+                HasSubstr("--image-size"))
+        << wrong;
+  EXPECT_THAT(flag_error({"--data=images:x", "--image-size=176:128"}),
+              HasSubstr("expected a first size of at most the last"));
 }
 
 TEST(Flags, NumbersThatWouldOverflow) {

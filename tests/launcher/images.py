@@ -64,6 +64,55 @@ class Images(ImageTest):
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(self.summary("again")["weights_sha256"], summary["weights_sha256"])
 
+    def test_recipes(self):
+        """Images that grow, copies and a teacher, through the program; what cannot be is named."""
+        flags = ["--model=resnet20", "--epochs=3", "--augment=flip", "--micro-batch=8",
+                 "--global-batch=16"]
+        result = self.train(*flags, "--image-size=16:40", "--repeated-augmentation=2",
+                            "--out=grown", data="images:photos")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("image-size = '16:40'", (self.folder / "grown/config.toml").read_text())
+        plan = self.run_command([self.program, "plan", "--data=images:photos", *flags, "--ranks=1",
+                                 "--image-size=16:40", "--json"])
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        sizes = json.loads(plan.stdout)["other_image_sizes"]
+        self.assertEqual([size["side"] for size in sizes], [32, 16])
+        evaluated = self.run_command([self.program, "evaluate", "--from=grown", "--json"])
+        self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+        self.assertAlmostEqual(json.loads(evaluated.stdout)["loss"],
+                               self.summary("grown")["val_loss"], places=12)
+        taught = self.train(*flags, "--image-size=40", "--teacher=grown", "--out=taught",
+                            data="images:photos")
+        self.assertEqual(taught.returncode, 0, taught.stderr)
+        again = self.train("--config=taught/config.toml", "--model=resnet20", "--distillation=hard",
+                           "--out=again", data="images:photos")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertNotEqual(self.summary("again")["weights_sha256"],
+                            self.summary("taught")["weights_sha256"])
+        plan = self.run_command([self.program, "plan", "--config=taught/config.toml", "--ranks=1",
+                                 "--json"])
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        self.assertGreater(json.loads(plan.stdout)["categories"]["teacher"], 0)
+        for extra, *texts in (
+                (["--image-size=40:16"], "--image-size '40:16'", "--image-size 16:40"),
+                (["--model=mlp", "--image-size=16:40"], "--image-size: for images of 32x32"),
+                (["--repeated-augmentation=3"], "--repeated-augmentation 3", "divides"),
+                (["--teacher=nowhere"], "nowhere"),
+                (["--teacher=grown"], "--teacher grown: it was trained on other samples"),
+                (["--image-size=40", "--teacher=grown", "--distillation-alpha=0"],
+                 "--distillation-alpha"),
+                (["--distillation=hard"], "it belongs to --teacher DIR"),
+                (["--image-size=16:40", "--teacher=grown"], "--teacher cannot be combined"),
+                (["--data=glyphs", "--image-size=16:28"], "--image-size cannot be combined")):
+            given = {flag.split("=")[0] for flag in extra}
+            rest = [flag for flag in [*flags, "--image-size=32"] if flag.split("=")[0] not in given]
+            if "--data=glyphs" in extra:
+                rest.remove("--model=resnet20")
+            result = self.train(*rest, *extra, data="images:photos")
+            self.assertNotEqual(result.returncode, 0, extra)
+            for text in texts:
+                self.assertIn(text, result.stderr)
+
     def test_bad_samples(self):
         self.write("photos/train/dark/000.png", "no image")
         # Two epochs, so that the bad file comes up in each.

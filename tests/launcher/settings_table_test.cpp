@@ -34,7 +34,9 @@ TEST(SettingsTable, ASettingComesAfterThoseThatDecideWhetherItApplies) {
 std::vector<Arguments> arguments_of_runs() {
   return {{"--model=mlp", "--data=csv:x", "--weight-decay=0.1", "--momentum=0.5"},
           {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
+          {"--model=vit-ti16", "--data=images:x", "--augment=flip"},
           {"--model=vit-ti16", "--data=images:x", "--more-data=packed:x"},
+          {"--model=resnet18", "--data=mnist:x", "--teacher=y"},
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
           {"--model=llama", "--data=tokens:x"},
           {"--lr-schedule=multi-step", "--milestones=3"},
@@ -67,8 +69,15 @@ TEST(SettingsTable, WhatASettingWritesItReads) {
 
 TEST(SettingsTable, RefusesWhatIsNotAValue) {
   // Those that take any text: names of files and of columns, and regular expressions.
-  const std::set<std::string> of_text{
-      "algorithms", "class-weights", "data", "init", "more-data", "out", "resume", "tokenizer"};
+  const std::set<std::string> of_text{"algorithms",
+                                      "class-weights",
+                                      "data",
+                                      "init",
+                                      "more-data",
+                                      "out",
+                                      "resume",
+                                      "teacher",
+                                      "tokenizer"};
   for (const TrainFlags& run : kinds_of_runs())
     for (const Setting& setting : settings_table()) {
       if (broken_condition(setting, run, "") != nullptr || of_text.contains(setting.name) ||

@@ -3,17 +3,24 @@
 #include "parallel/memory/memory_plan.h"
 
 #include <atomic>
+#include <filesystem>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <unistd.h>
 
 #include "core/profile/profiler.h"
 #include "lockstep/error.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
+#include "lockstep/weights.h"
 #include "lockstep/zoo.h"
 #include "parallel/batch/batch_plan.h"
+#include "parallel/batch/run_samples.h"
+#include "parallel/comm/self_communicator.h"
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/run_loaders.h"
+#include "tests/parallel/discs.h"
 #include "tests/parallel/metered_context.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"
@@ -43,14 +50,15 @@ MemoryPlan plan_own(const PlanRequest& request) {
 
 std::unique_ptr<Replica> make_replica(RankContext& context, const PlanRequest& request) {
   const BatchPlan batch = plan_batch(request.options, request.ranks);
-  const data::DataSplit& data = request.data;
-  return std::make_unique<Replica>(
+  const data::DataSplit data = training_data(request.data, request.options);
+  return ReplicaState::make_replica(std::make_unique<ReplicaState>(
       context,
       request.model,
       request.loss,
-      data.train->spec(),
+      samples_of(data),
       request.options,
-      tail_sizes(batch, data.train->size(), data.validation ? data.validation->size() : 0));
+      batch,
+      tail_sizes(batch, data.train->size(), data.validation ? data.validation->size() : 0)));
 }
 
 void train_one_step(Replica& replica, const PlanRequest& request) {
@@ -154,6 +162,35 @@ SmallRun gpt_fast() {
   run.options.reduction = Reduction::fast;
   run.options.recompute = Recompute::all;
   run.options.precision = Precision::bf16;
+  return run;
+}
+
+/// Images of 16, 32 and 48 pixels, and validations of 56 with mirror images, which take most.
+SmallRun discs_growing() {
+  SmallRun run{testing::disc_net, testing::discs(64, 16, 48), testing::disc_options()};
+  run.data.validation = run.data.validation->resized(56);
+  run.options.first_image_size = 16;
+  run.options.tta = TestTimeAugmentation::flip;
+  return run;
+}
+/// With a teacher, whose weights are those that it starts with.
+SmallRun resnet_taught() {
+  static const struct File {
+    File() {
+      SelfCommunicator self;
+      testing::DeviceContext context(self);
+      const SmallRun run = testing::small_resnet();
+      Replica replica(
+          context, teacher, softmax_cross_entropy, run.data.train->spec(), run.options, {});
+      io::save_weights(path, replica.weights());
+    }
+    ~File() { std::filesystem::remove(path); }
+    ModelFunction teacher = nn::make_model({.name = "convnet", .outputs = 10});
+    std::string path =
+        std::filesystem::temp_directory_path() / fmt::format("lockstep_teacher_{}", getpid());
+  } file;
+  SmallRun run = testing::small_resnet();
+  run.options.distillation = {.model = file.teacher, .weights = file.path};
   return run;
 }
 
@@ -306,7 +343,9 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &gpt_sharded_in_bf16,
                                            &mlp_normuon_sharded,
                                            &mlp_clipped,
-                                           &mlp_muon));
+                                           &mlp_muon,
+                                           &discs_growing,
+                                           &resnet_taught));
 
 TEST(MemoryPlan, TableHasPowersOfTwo) {
   const auto rows = micro_batch_table(*testing::make_test_backend(), request_for(resnet()));

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/ops/losses/binary_cross_entropy.h"
+#include "core/ops/losses/distillation_loss.h"
 #include "core/ops/losses/regression_losses.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 
@@ -117,6 +118,48 @@ ReferenceOutputs binary_cross_entropy_reference(const ReferenceArgs& args) {
   }
   ReferenceOutputs outputs{{loss}, {correct}};
   if (op_cast<ops::BinaryCrossEntropy>(args.op).with_gradient()) outputs.push_back(dlogits);
+  return outputs;
+}
+
+ReferenceOutputs distillation_loss_reference(const ReferenceArgs& args) {
+  const auto& op = op_cast<ops::DistillationLoss>(args.op);
+  const ops::Distilled& d = op.distilled();
+  const auto classes = std::size_t(args.input_types[0].shape[1]);
+  const double temperature = d.temperature, weight = args.inputs[2][0] * double(d.alpha);
+  const auto softmax = [&](const double* x) {
+    std::vector<double> p(x, x + classes);
+    const double top = *std::max_element(x, x + classes);
+    double sum = 0;
+    for (double& value : p) sum += value = std::exp((value - top) / temperature);
+    for (double& value : p) value /= sum;
+    return p;
+  };
+  const auto log_softmax = [&](const double* x, std::size_t k) {
+    const double top = *std::max_element(x, x + classes);
+    double sum = 0;
+    for (std::size_t i = 0; i < classes; ++i) sum += std::exp((x[i] - top) / temperature);
+    return (x[k] - top) / temperature - std::log(sum);
+  };
+  double loss = args.inputs[3][0];
+  std::vector<double> dlogits(args.inputs[0].size());
+  for (std::size_t first = 0; first < dlogits.size(); first += classes) {
+    const double *x = &args.inputs[0][first], *t = &args.inputs[1][first];
+    const std::vector<double> p = softmax(x);
+    std::vector<double> q = softmax(t);
+    if (d.hard) {
+      const auto likeliest = std::size_t(std::max_element(t, t + classes) - t);
+      std::fill(q.begin(), q.end(), 0.0);
+      q[likeliest] = 1;
+      loss -= weight * log_softmax(x, likeliest);
+    }
+    for (std::size_t k = 0; k < classes; ++k) {
+      if (!d.hard)
+        loss += weight * temperature * temperature * q[k] * (log_softmax(t, k) - log_softmax(x, k));
+      dlogits[first + k] = weight * temperature * (p[k] - q[k]);
+    }
+  }
+  ReferenceOutputs outputs{{loss}};
+  if (op.with_gradient()) outputs.push_back(dlogits);
   return outputs;
 }
 

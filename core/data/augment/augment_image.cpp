@@ -115,6 +115,15 @@ void augment(const Augmentation& augmentation,
   }
 }
 
+std::uint64_t seed_of_copy(std::uint64_t seed, int copy) {
+  return copy == 0 ? seed : random_key(seed, "copy") + std::uint64_t(copy);
+}
+
+void mirror(const Shape& image, const std::byte* from, std::byte* to) {
+  std::memcpy(to, from, std::size_t(image.elems()));
+  flip(image[0], image[1], image[2], to);
+}
+
 std::vector<std::byte> zero_pixel(const SampleSpec& spec) {
   std::vector<std::byte> pixel(std::size_t(spec.input.shape[-1]));
   for (std::size_t c = 0; c < pixel.size() && !spec.scale.empty(); ++c) {

@@ -24,6 +24,12 @@ void augment(const Augmentation& augmentation,
              std::byte* data,
              std::byte* scratch);
 
+/// What copy `copy` of a sample in an epoch draws with in place of `seed`; copy 0 with `seed`.
+std::uint64_t seed_of_copy(std::uint64_t seed, int copy);
+
+/// The mirror image, left to right, of an image [H, W, C]; `from` and `to` are apart.
+void mirror(const Shape& image, const std::byte* from, std::byte* to);
+
 /// The pixel nearest to what the model sees as 0 in every channel; black where samples are not
 /// scaled.
 std::vector<std::byte> zero_pixel(const SampleSpec& spec);

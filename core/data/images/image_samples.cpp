@@ -2,6 +2,7 @@
 #include "core/data/images/image_samples.h"
 
 #include "core/base/check.h"
+#include "core/data/augment/augment_image.h"
 #include "core/data/images/image_crop.h"
 #include "core/data/input_file.h"
 #include "core/data/normalisation.h"
@@ -24,6 +25,38 @@ ImageRecord image_rule(const ImageOptions& options) {
           .short_side = evaluation_short_side(options.size)};
 }
 
+ImageRecord resized(const ImageRecord& rule, int size) {
+  LOCKSTEP_CHECK(size >= 1 && size <= kMaxImageSize,
+                 ConfigError,
+                 "images: expected a size of 1 to {} pixels, got {}",
+                 kMaxImageSize,
+                 size);
+  ImageRecord result = rule;
+  result.width = result.height = size;
+  result.short_side = rule.short_side == evaluation_short_side(rule.width)
+                          ? evaluation_short_side(size)
+                          : int(std::int64_t{rule.short_side} * size / rule.width);
+  return result;
+}
+
+Preprocessing resized(const Preprocessing& trained, int size) {
+  LOCKSTEP_CHECK(trained.image.has_value(),
+                 ConfigError,
+                 "`eval_image_size` {}: the data, {}, are not images of any size",
+                 size,
+                 trained.source);
+  Preprocessing result = trained;
+  result.image = resized(*trained.image, size);
+  result.samples.input.shape = {size, size, trained.samples.input.shape[2]};
+  return result;
+}
+
+ImageSampling ImageSampling::resized(int size) const {
+  ImageSampling result = *this;
+  result.rule = data::resized(rule, size);
+  return result;
+}
+
 ImageSampling::ImageSampling(const ImageOptions& options, ImagePart image_part)
     : rule(image_rule(options)),
       part(image_part),
@@ -36,9 +69,9 @@ SampleSpec ImageSampling::spec(int classes) const {
   return spec;
 }
 
-Crop ImageSampling::crop(std::uint64_t epoch, std::int64_t index, ImageSize image) const {
+Crop ImageSampling::crop(std::uint64_t epoch, std::int64_t index, int copy, ImageSize image) const {
   if (part == ImagePart::train && resized_crop > 0)
-    return random_crop(seed, epoch, index, image, resized_crop);
+    return random_crop(seed_of_copy(seed, copy), epoch, index, image, resized_crop);
   return middle_crop(image, size(), rule.short_side);
 }
 

@@ -34,10 +34,19 @@ class Images final : public Dataset {
         max_pixels_(options.max_pixels),
         classes_(std::move(classes)),
         spec_(sampling_.spec(int(classes_.size()))) {
-    hash_ = data::fingerprint(*folder_);
-    hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), hash_);
-    hash_ = sampling_.fold(hash_);
+    content_ = data::fingerprint(*folder_);
+    content_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), content_);
   }
+  /// `other` with samples of side `size`.
+  Images(const Images& other, int size)
+      : folder_(other.folder_),
+        rows_(other.rows_),
+        label_of_(other.label_of_),
+        sampling_(other.sampling_.resized(size)),
+        max_pixels_(other.max_pixels_),
+        classes_(other.classes_),
+        spec_(sampling_.spec(int(classes_.size()))),
+        content_(other.content_) {}
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return std::int64_t(rows_.size()); }
@@ -45,6 +54,13 @@ class Images final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
+    load_copy(epoch, index, 0, input, target);
+  }
+  void load_copy(std::uint64_t epoch,
+                 std::int64_t index,
+                 int copy,
+                 std::byte* input,
+                 std::byte* target) const override {
     const std::int64_t row = rows_[std::size_t(index)];
     const std::string path = folder_->path(row);
     const WorkspacePool::Lease work(workspaces_);
@@ -54,7 +70,7 @@ class Images final : public Dataset {
     const ImageSize wanted = sampling_.size();
     const bool trains = sampling_.part == ImagePart::train;
     const DecodedCrop decoded =
-        work->decoder.decode(sampling_.crop(epoch, index, stored),
+        work->decoder.decode(sampling_.crop(epoch, index, copy, stored),
                              wanted,
                              trains ? DecodeScale::quick : DecodeScale::exact);
     work->resampler.run(decoded.view, decoded.box, wanted, reinterpret_cast<std::uint8_t*>(input));
@@ -77,7 +93,10 @@ class Images final : public Dataset {
   Preprocessing preprocessing() const override {
     return image_preprocessing(*this, "images", sampling_.rule.short_side);
   }
-  std::uint64_t fingerprint() const override { return hash_; }
+  std::uint64_t fingerprint() const override { return sampling_.fold(content_); }
+  std::shared_ptr<const Dataset> resized(int size) const override {
+    return std::make_shared<Images>(*this, size);
+  }
   std::uint64_t decoding_bytes(int threads) const override {
     const auto place = [&](std::int64_t index) {
       return ImagePlace{folder_->path(rows_[std::size_t(index)])};
@@ -98,7 +117,7 @@ class Images final : public Dataset {
   std::int64_t max_pixels_;
   std::vector<std::string> classes_;
   SampleSpec spec_;
-  std::uint64_t hash_ = 0;
+  std::uint64_t content_ = 0;
   mutable WorkspacePool workspaces_;
   mutable std::once_flag looked_;
   mutable std::vector<std::uint64_t> largest_;  // of decodings, once asked for

@@ -169,10 +169,18 @@ class Packed final : public Dataset {
         label_of_(labels_among(
             file_->class_names(), classes_, file_->name() + ": ", "the run was not trained on")),
         spec_(sampling_.spec(int(classes_.size()))) {
-    const std::uint64_t content = file_->header().content_hash;
-    hash_ = content_hash(rows_.data(), rows_.size() * sizeof(std::int64_t), content);
-    hash_ = sampling_.fold(hash_);
+    content_ = content_hash(
+        rows_.data(), rows_.size() * sizeof(std::int64_t), file_->header().content_hash);
   }
+  /// `other` with samples of side `size`.
+  Packed(const Packed& other, int size)
+      : file_(other.file_),
+        rows_(other.rows_),
+        sampling_(other.sampling_.resized(size)),
+        classes_(other.classes_),
+        label_of_(other.label_of_),
+        spec_(sampling_.spec(int(classes_.size()))),
+        content_(other.content_) {}
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return std::int64_t(rows_.size()); }
@@ -180,11 +188,18 @@ class Packed final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
+    load_copy(epoch, index, 0, input, target);
+  }
+  void load_copy(std::uint64_t epoch,
+                 std::int64_t index,
+                 int copy,
+                 std::byte* input,
+                 std::byte* target) const override {
     const std::int64_t row = rows_[std::size_t(index)];
     const PackEntry& entry = file_->entry(row);
     const ImageSize stored{int(entry.width), int(entry.height)};
     const ImageSize wanted = sampling_.size();
-    const Crop crop = sampling_.crop(epoch, index, stored);
+    const Crop crop = sampling_.crop(epoch, index, copy, stored);
     const PixelRect& part = crop.limit;
     const std::int64_t stride = std::int64_t{stored.width} * 3;
     const WorkspacePool::Lease work(workspaces_);
@@ -213,7 +228,10 @@ class Packed final : public Dataset {
   Preprocessing preprocessing() const override {
     return image_preprocessing(*this, "packed", sampling_.rule.short_side);
   }
-  std::uint64_t fingerprint() const override { return hash_; }
+  std::uint64_t fingerprint() const override { return sampling_.fold(content_); }
+  std::shared_ptr<const Dataset> resized(int size) const override {
+    return std::make_shared<Packed>(*this, size);
+  }
   ContentSample content_sample(std::uint64_t seed) const override {
     return file_->has_sums() ? ContentSample{} : sample_file(file_->name(), seed);
   }
@@ -225,7 +243,7 @@ class Packed final : public Dataset {
   std::vector<std::string> classes_;
   std::vector<std::int32_t> label_of_;  // of the file's classes, among `classes_`
   SampleSpec spec_;
-  std::uint64_t hash_ = 0;
+  std::uint64_t content_ = 0;
   mutable WorkspacePool workspaces_;
 };
 

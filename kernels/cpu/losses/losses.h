@@ -42,6 +42,17 @@ struct ElementLossArgs {
   float delta = 0;      ///< huber_error
 };
 
+/// Of rows of student and teacher, each [rows, classes].
+struct DistillationArgs {
+  const float* x = nullptr;  ///< the student's logits
+  const float* teacher = nullptr;
+  float* dx = nullptr;  ///< may be `x`; null: not wanted
+  std::int64_t rows = 0, classes = 0;
+  float inverse_temperature = 1;
+  float dx_factor = 0;  ///< of p - q
+  bool hard = false;    ///< q is one at the teacher's likeliest class; needs temperature 1
+};
+
 LOCKSTEP_STORED_LOOP(LossSums, cross_entropy, (const CrossEntropyArgs<T>& args));
 /// The sum of the losses of the differences d = x - target; the features of a sample are summed in
 /// an order of their own. squared_error: d^2, and dx = dx_factor * d.
@@ -53,6 +64,10 @@ LOCKSTEP_LOOP(double, huber_error, (const ElementLossArgs& args));
 /// Binary cross-entropy with logits, a row for each element; `counted` stays 0. dx = dx_factor *
 /// (sigmoid(x) - target).
 LOCKSTEP_LOOP(LossSums, binary_cross_entropy, (const ElementLossArgs& args));
+
+/// The sum over rows of KL(q || p), p and q being the softmax of x and of the teacher over the
+/// temperature; with `hard` of -log p of the teacher's likeliest class. A row is summed in fp32.
+LOCKSTEP_LOOP(double, distillation, (const DistillationArgs& args));
 
 /// Element by element, for tests of their error: e^x for x <= 0 and ln x for x >= 1.
 LOCKSTEP_LOOP(void, exp_nonpositive_array, (float* y, const float* x, std::int64_t elems));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cctype>
+#include <limits>
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
@@ -188,17 +189,34 @@ void add_data_settings(std::vector<Setting>& table) {
              },
              "0 leaves nothing to validate on; --eval-every 0 skips the validation"})
       .shown_as("csv: 0.2, images, numpy: 0, text, tokens: 0.1");
-  rows.whole("image-size",
-             LOCKSTEP_AT(image_size),
-             1,
-             "images, packed, webdataset: side of the input images, in pixels",
-             data::kMaxImageSize)
+  rows.custom(
+          "image-size",
+          "N|FIRST:LAST",
+          "images, packed, webdataset: side of the input images, in pixels; FIRST:LAST: growing "
+          "linearly "
+          "from the first epoch to the last, in multiples of 32",
+          [](TrainFlags& flags, const std::string& text) {
+            const ImageSizes sizes = to_image_sizes("--image-size", text, data::kMaxImageSize);
+            flags.image_size = sizes.last;
+            flags.options.first_image_size = sizes.first < sizes.last ? sizes.first : 0;
+          },
+          [](const TrainFlags& flags) -> std::optional<std::string> {
+            if (flags.options.first_image_size == 0) return std::to_string(flags.image_size);
+            return fmt::format("{}:{}", flags.options.first_image_size, flags.image_size);
+          })
       .when({"data",
              [](const TrainFlags& flags, std::string_view) {
                return has_image_files(flags.data) || flags.placeholder;
              },
              "it belongs to images:DIR, packed:FILE and webdataset:PATH"})
       .shown_as("224");
+  rows.whole("eval-image-size",
+             LOCKSTEP_AT(eval_image_size),
+             1,
+             "images, packed, webdataset: side of the images of validations, evaluate and predict",
+             data::kMaxImageSize)
+      .when(with_data(has_image_files, "it belongs to images:DIR, packed:FILE and webdataset:PATH"))
+      .shown_as("--image-size");
   rows.whole("max-pixels",
              LOCKSTEP_AT(max_pixels),
              1,
@@ -261,6 +279,18 @@ void add_data_settings(std::vector<Setting>& table) {
              "--data-weights says how often each source comes"});
   for (std::size_t i = first; i < table.size(); ++i)
     if (table[i].name != "max-pixels") table[i].belongs_to(kOfData);
+  rows.choice(
+          "tta",
+          LOCKSTEP_AT(options.tta),
+          Words<TestTimeAugmentation>{{"none", TestTimeAugmentation::none},
+                                      {"flip", TestTimeAugmentation::flip}},
+          "of images in validations, evaluate and predict: flip: the mean of the model's outputs "
+          "for the image and its mirror image")
+      .when({"data",
+             [](const TrainFlags& flags, std::string_view text) {
+               return text == "none" || (!is_table(flags.data) && !has_tokens(flags.data));
+             },
+             "flip mirrors images"});
   const auto augments = [](std::string_view text) { return !text.empty() && text != "none"; };
   rows.custom(
           "augment",
@@ -282,6 +312,18 @@ void add_data_settings(std::vector<Setting>& table) {
                return has_image_files(flags.data) || text.find("resized-crop") == text.npos;
              },
              "resized-crop needs images:DIR, packed:FILE or webdataset:PATH"});
+  rows.whole(
+          "repeated-augmentation",
+          LOCKSTEP_AT(options.repeated_augmentation),
+          1,
+          "copies of each sample in a global batch, each augmented by draws of its own; an epoch "
+          "then sees one sample in so many",
+          std::numeric_limits<int>::max())
+      .when({"augment",
+             [](const TrainFlags& flags, std::string_view text) {
+               return text.empty() || text == "1" || !flags.options.augmentation.none();
+             },
+             "copies that are not augmented are all alike"});
   rows.flag(
       "skip-bad-samples",
       LOCKSTEP_AT(options.skip_bad_samples),

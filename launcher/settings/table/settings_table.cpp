@@ -14,6 +14,7 @@ const std::vector<Setting>& settings_table() {
     add_data_settings(rows);
     add_batch_settings(rows);
     add_optimizer_settings(rows);
+    add_distillation_settings(rows);
     add_clipping_settings(rows);
     add_parameter_group_settings(rows);
     add_engine_settings(rows);

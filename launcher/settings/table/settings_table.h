@@ -10,6 +10,8 @@ void add_model_settings(std::vector<Setting>& table);
 void add_data_settings(std::vector<Setting>& table);
 void add_batch_settings(std::vector<Setting>& table);
 void add_optimizer_settings(std::vector<Setting>& table);
+/// Of a teacher; under the optimizer's heading, as the loss.
+void add_distillation_settings(std::vector<Setting>& table);
 /// Of gradients; under the optimizer's heading, as those of single parameters.
 void add_clipping_settings(std::vector<Setting>& table);
 void add_parameter_group_settings(std::vector<Setting>& table);
