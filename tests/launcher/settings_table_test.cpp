@@ -35,6 +35,7 @@ std::vector<Arguments> arguments_of_runs() {
   return {{"--model=mlp", "--data=csv:x", "--weight-decay=0.1", "--momentum=0.5"},
           {"--model=resnet18", "--data=images:x", "--lr-schedule=step", "--checkpoint-every=5"},
           {"--model=vit-ti16", "--data=images:x"},
+          {"--model=convnext-tiny", "--data=images:x"},
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
           {"--lr-schedule=multi-step", "--milestones=3"},
           {"--lr-schedule=polynomial", "--ema=0.5", "--optimizer=rmsprop"},

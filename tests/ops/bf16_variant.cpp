@@ -38,6 +38,7 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::gelu:
     case OpKind::attention:
     case OpKind::scale:
+    case OpKind::channel_scale:
     case OpKind::softmax_cross_entropy:
       return {0};
     case OpKind::linear_bwd_weights:
@@ -47,6 +48,7 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::relu_bwd:
     case OpKind::add:
     case OpKind::gelu_bwd:
+    case OpKind::channel_scale_bwd:
       return {0, 1};
     case OpKind::batch_norm_residual_bwd_sums:
       return op_cast<ops::BatchNormResidualBwdSums>(op).two_uses() ? std::vector<int>{0, 1, 3, 4}
