@@ -167,15 +167,13 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
   const Shape shape{out, k, k, in};
   const bool normal = o.he_normal_init || o.normal_init > 0.0f;
   const float deviation = o.normal_init > 0.0f ? o.normal_init : float(std::sqrt(2.0 / fan_out));
-  const Init init =
-      normal ? Init{Init::Kind::normal, deviation} : Init{Init::Kind::uniform, bound};
+  const Init init = normal ? Init{Init::Kind::normal, deviation} : Init{Init::Kind::uniform, bound};
   std::vector<ValueId> inputs{
       x.id(), weight(path + ".weight", shape, init, {shape, {0, 3, 1, 2}, {out, in, k, k}}).id()};
   if (o.bias)
-    inputs.push_back(norm_or_bias(path + ".bias",
-                                  {out},
-                                  normal ? Init{} : Init{Init::Kind::uniform, bound})
-                         .id());
+    inputs.push_back(
+        norm_or_bias(path + ".bias", {out}, normal ? Init{} : Init{Init::Kind::uniform, bound})
+            .id());
   const ops::Conv2dAttrs attrs{.stride_h = o.stride,
                                .stride_w = o.stride,
                                .padding_h = o.padding,

@@ -74,8 +74,7 @@ Value convnext_tiny(const ModelSpec& spec, Builder& nn, Value x) {
   x = normalised(nn, nn.global_avg_pool(x), "classifier.0");
   x = nn.dropout(x, spec.dropout);
   return nn.linear(
-      x,
-      {.out_features = spec.outputs, .normal_init = kWeightDeviation, .name = "classifier.2"});
+      x, {.out_features = spec.outputs, .normal_init = kWeightDeviation, .name = "classifier.2"});
 }
 
 }  // namespace lockstep::nn

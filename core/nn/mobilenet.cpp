@@ -46,17 +46,14 @@ Value activated(Builder& nn, Value x, const Convolution& c, int index) {
   return nn.relu6(normed(nn, x, c, "0", "1"));
 }
 
-Value inverted_residual(
-    Builder& nn, Value x, int expansion, std::int64_t channels, int stride) {
+Value inverted_residual(Builder& nn, Value x, int expansion, std::int64_t channels, int stride) {
   const auto scope = nn.scope("conv");
   const std::int64_t in = x.shape()[3], hidden = in * expansion;
   Value y = x;
   int index = 0;
   if (expansion != 1) y = activated(nn, y, {.channels = hidden}, index++);
-  y = activated(nn,
-                y,
-                {.channels = hidden, .kernel = 3, .stride = stride, .groups = int(hidden)},
-                index++);
+  y = activated(
+      nn, y, {.channels = hidden, .kernel = 3, .stride = stride, .groups = int(hidden)}, index++);
   y = normed(nn, y, {.channels = channels}, std::to_string(index), std::to_string(index + 1));
   return stride == 1 && in == channels ? nn.add(x, y) : y;
 }
@@ -65,8 +62,7 @@ Value features(const ModelSpec& spec, Builder& nn, Value x) {
   const auto scope = nn.scope("features");
   const bool cifar = spec.stem == Stem::cifar;
   int index = 0;
-  x = activated(
-      nn, x, {.channels = kFirstChannels, .kernel = 3, .stride = cifar ? 1 : 2}, index++);
+  x = activated(nn, x, {.channels = kFirstChannels, .kernel = 3, .stride = cifar ? 1 : 2}, index++);
   for (const Stage& stage : kStages)
     for (int block = 0; block < stage.blocks; ++block) {
       const auto place = nn.scope(std::to_string(index++));
@@ -80,8 +76,7 @@ Value features(const ModelSpec& spec, Builder& nn, Value x) {
 
 Value mobilenet_v2(const ModelSpec& spec, Builder& nn, Value x) {
   x = nn.dropout(nn.global_avg_pool(features(spec, nn, x)), spec.dropout);
-  return nn.linear(
-      x, {.out_features = spec.outputs, .normal_init = 0.01f, .name = "classifier.1"});
+  return nn.linear(x, {.out_features = spec.outputs, .normal_init = 0.01f, .name = "classifier.1"});
 }
 
 }  // namespace lockstep::nn

@@ -84,8 +84,9 @@ std::vector<ValueId> BatchNormNormalize::gradient(GradientBuilder& builder,
         node, std::make_shared<BatchNormResidualBwdSums>(group_size_), {x, dy, saved, y});
     grads[7] = dy = sums[3];
   } else {
-    sums = builder.emit(
-        node, std::make_shared<BatchNormBwdSums>(group_size_, saves_affine(), limit_), {x, dy, saved});
+    sums = builder.emit(node,
+                        std::make_shared<BatchNormBwdSums>(group_size_, saves_affine(), limit_),
+                        {x, dy, saved});
   }
   grads[1] = sums[1];
   grads[2] = sums[2];

@@ -38,9 +38,9 @@ class BatchNormMoments final : public OpBase<OpKind::batch_norm_moments> {
 };
 
 /// y = f(gamma * (x - mean) * rstd + beta + r) with mean, rstd = 1 / sqrt(var + eps) of each group,
-/// its parts combined in order (Chan et al. 1979), f the identity or ReLU, perhaps with an upper limit
-/// where there is no residual (Relu), r a residual or 0.
-/// Inputs: x, gamma: [C], beta: [C], moments: [groups, parts, 3, C], running_mean: [C],
+/// its parts combined in order (Chan et al. 1979), f the identity or ReLU, perhaps with an upper
+/// limit where there is no residual (Relu), r a residual or 0. Inputs: x, gamma: [C], beta: [C],
+/// moments: [groups, parts, 3, C], running_mean: [C],
 ///   running_var: [C], sample_weight: [1] (one over the samples of the global batch), r as x (only
 ///   with residual).
 /// Outputs: y as x; saved: [groups, 2, C] (mean, rstd), with ReLU and no residual [groups, 4, C]:

@@ -24,9 +24,8 @@ std::vector<TensorType> ChannelScale::infer(std::span<const TensorType> inputs) 
 std::vector<ValueId> ChannelScale::gradient(GradientBuilder& builder,
                                             const Node& node,
                                             std::span<const ValueId> output_grads) const {
-  return builder.emit(node,
-                      std::make_shared<ChannelScaleBwd>(),
-                      {output_grads[0], node.inputs[0], node.inputs[1]});
+  return builder.emit(
+      node, std::make_shared<ChannelScaleBwd>(), {output_grads[0], node.inputs[0], node.inputs[1]});
 }
 
 std::vector<TensorType> ChannelScaleBwd::infer(std::span<const TensorType> inputs) const {

@@ -199,10 +199,10 @@ ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss) {
     }
     std::vector<ValueId> inputs = rewriter.mapped(node.inputs);
     if (tail->add) inputs.push_back(rewriter.mapped(tail->residual));
-    const auto outputs = rewriter.emit(
-        node,
-        with_relu(*node.op, tail->add != nullptr, limit_of(*tail->relu->op)),
-        std::move(inputs));
+    const auto outputs =
+        rewriter.emit(node,
+                      with_relu(*node.op, tail->add != nullptr, limit_of(*tail->relu->op)),
+                      std::move(inputs));
     for (std::size_t i = 1; i < outputs.size(); ++i) rewriter.replace(node.outputs[i], outputs[i]);
     rewriter.replace(tail->relu->outputs[0], outputs[0]);
     if (tail->add) {

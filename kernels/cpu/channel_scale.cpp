@@ -34,8 +34,8 @@ class ChannelScaleBwdKernel final : public BoundKernel {
     double* const total = workspace<double>();
     loop_(output<T>(0), total, input<T>(0), input<T>(1), input(2), rows_, columns_);
     for (std::int64_t c = 0; c < columns_; ++c)
-      output(1)[c] = state.accumulate && accumulates_ ? output(1)[c] + float(total[c])
-                                                      : float(total[c]);
+      output(1)[c] =
+          state.accumulate && accumulates_ ? output(1)[c] + float(total[c]) : float(total[c]);
   }
 
  private:

@@ -80,8 +80,7 @@ std::unique_ptr<Kernel> make_relu_kernel(const ops::Relu& op,
                                          const Device& device) {
   if (op.limit() == ops::kNoLimit && is_small(spec.inputs[0]))
     return std::make_unique<SmallReluKernel>(false, spec.inputs[0].elems(), device);
-  return make_stored<ReluKernel>(
-      spec.inputs[0].dtype, spec.inputs[0].elems(), op.limit(), device);
+  return make_stored<ReluKernel>(spec.inputs[0].dtype, spec.inputs[0].elems(), op.limit(), device);
 }
 
 std::unique_ptr<Kernel> make_relu_bwd_kernel(const ops::ReluBwd& op,

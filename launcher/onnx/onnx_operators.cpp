@@ -126,9 +126,8 @@ std::string OperatorWriter::linear(const Node& node) {
 std::string OperatorWriter::channels_last(
     const std::string& image, const std::function<std::string(const std::string&)>& apply) {
   const std::vector<std::int64_t> last{0, 2, 3, 1}, first{0, 3, 1, 2};
-  return out_.add("Transpose",
-                  {apply(out_.add("Transpose", {image}, {{"perm", last}}))},
-                  {{"perm", first}});
+  return out_.add(
+      "Transpose", {apply(out_.add("Transpose", {image}, {{"perm", last}}))}, {{"perm", first}});
 }
 
 std::string OperatorWriter::conv2d(const Node& node) {

@@ -64,10 +64,10 @@ std::vector<HostTensor> normalize(const FusedSetting& s,
                                   bool relu_too,
                                   bool residual,
                                   float limit = ops::kNoLimit) {
-  return run(std::make_shared<ops::BatchNormNormalize>(
-                 s.group_size, 1e-5f, relu_too, residual, limit),
-             inputs,
-             cpu::make_batch_norm_normalize_kernel);
+  return run(
+      std::make_shared<ops::BatchNormNormalize>(s.group_size, 1e-5f, relu_too, residual, limit),
+      inputs,
+      cpu::make_batch_norm_normalize_kernel);
 }
 
 void expect_equal(const HostTensor& a, const HostTensor& b, const std::string& what) {
@@ -75,12 +75,12 @@ void expect_equal(const HostTensor& a, const HostTensor& b, const std::string& w
 }
 
 /// Within what the norms return, whose deviation is about 1.
-constexpr float kLimit = 0.75f;
+constexpr float kReluLimit = 0.75f;
 
 std::vector<std::pair<FusedSetting, float>> with_limits() {
   std::vector<std::pair<FusedSetting, float>> all;
   for (const FusedSetting& s : kFusedSettings)
-    for (const float limit : {ops::kNoLimit, kLimit}) all.emplace_back(s, limit);
+    for (const float limit : {ops::kNoLimit, kReluLimit}) all.emplace_back(s, limit);
   return all;
 }
 
@@ -91,8 +91,8 @@ TEST(FusedBatchNorm, ForwardHasTheBitsOfItsParts) {
       const auto plain = normalize(s, inputs, false, false);
       const auto fused = normalize(s, inputs, true, false);
       expect_equal(fused[0], relu(plain[0]), s.x.to_string());
-      expect_equal(normalize(s, inputs, true, false, kLimit)[0],
-                   relu(plain[0], kLimit),
+      expect_equal(normalize(s, inputs, true, false, kReluLimit)[0],
+                   relu(plain[0], kReluLimit),
                    s.x.to_string() + " with a limit");
       for (std::size_t i = 2; i < plain.size(); ++i) expect_equal(fused[i], plain[i], "statistics");
       const HostTensor residual = random_f32(s.x, 7);
@@ -116,9 +116,10 @@ TEST(FusedBatchNorm, BackwardHasTheBitsOfItsParts) {
       const auto plain_sums = run(std::make_shared<ops::BatchNormBwdSums>(s.group_size),
                                   {inputs[0], masked, plain[1]},
                                   cpu::make_batch_norm_bwd_sums_kernel);
-      const auto fused_sums = run(std::make_shared<ops::BatchNormBwdSums>(s.group_size, true, limit),
-                                  {inputs[0], dy, fused[1]},
-                                  cpu::make_batch_norm_bwd_sums_kernel);
+      const auto fused_sums =
+          run(std::make_shared<ops::BatchNormBwdSums>(s.group_size, true, limit),
+              {inputs[0], dy, fused[1]},
+              cpu::make_batch_norm_bwd_sums_kernel);
       for (std::size_t i = 0; i < plain_sums.size(); ++i)
         expect_equal(fused_sums[i], plain_sums[i], s.x.to_string() + " sums");
       const auto plain_dx = run(std::make_shared<ops::BatchNormBwdData>(s.group_size),
@@ -144,7 +145,7 @@ TEST(FusedBatchNorm, InferenceHasTheBitsOfItsParts) {
       };
       const HostTensor plain = inference(false, false), residual = random_f32(s.x, 7);
       expect_equal(inference(true, false), relu(plain), s.x.to_string());
-      expect_equal(inference(true, false, kLimit), relu(plain, kLimit), s.x.to_string());
+      expect_equal(inference(true, false, kReluLimit), relu(plain, kReluLimit), s.x.to_string());
       inputs.push_back(residual);
       expect_equal(inference(true, true), relu(add(plain, residual)), s.x.to_string());
     }

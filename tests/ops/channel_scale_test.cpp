@@ -44,9 +44,8 @@ LOCKSTEP_OP_TEST(ChannelScaleBwd,
                  channel_scale_bwd_cases)
 
 TEST(ChannelScaleGradient, FiniteDifferences) {
-  const OpCase forward{"x",
-                       std::make_shared<ops::ChannelScale>(),
-                       {random_f32({3, 4, 5}, 1), random_f32({5}, 2)}};
+  const OpCase forward{
+      "x", std::make_shared<ops::ChannelScale>(), {random_f32({3, 4, 5}, 1), random_f32({5}, 2)}};
   const ReferenceArgs args = reference_args(forward);
   const HostTensor dy = random_f32({3, 4, 5}, 3);
   const auto grads =

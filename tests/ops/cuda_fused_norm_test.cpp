@@ -31,7 +31,7 @@ const std::vector<Setting> kSettings = {{{1, 7}, 0},
                                         {{2, 2, 2, 512}, 0}};
 
 /// Within what the norms return, whose deviation is about 1.
-constexpr float kLimit = 0.75f;
+constexpr float kReluLimit = 0.75f;
 
 class CudaFusedNorm : public CudaTest {
  protected:
@@ -65,9 +65,9 @@ class CudaFusedNorm : public CudaTest {
                                     bool relu_too,
                                     bool residual,
                                     float limit = ops::kNoLimit) {
-    return run(std::make_shared<ops::BatchNormNormalize>(
-                   s.group_size, 1e-5f, relu_too, residual, limit),
-               inputs);
+    return run(
+        std::make_shared<ops::BatchNormNormalize>(s.group_size, 1e-5f, relu_too, residual, limit),
+        inputs);
   }
   std::vector<HostTensor> bwd(const Setting& s,
                               const std::vector<HostTensor>& forward,
@@ -89,7 +89,8 @@ TEST_F(CudaFusedNorm, ForwardHasTheBitsOfItsParts) {
     const auto plain = normalize(s, inputs, false, false);
     const auto fused = normalize(s, inputs, true, false);
     EXPECT_EQ(fused[0].bytes, relu(plain[0]).bytes) << s.x.to_string();
-    EXPECT_EQ(normalize(s, inputs, true, false, kLimit)[0].bytes, relu(plain[0], kLimit).bytes)
+    EXPECT_EQ(normalize(s, inputs, true, false, kReluLimit)[0].bytes,
+              relu(plain[0], kReluLimit).bytes)
         << s.x.to_string() << " with a limit";
     for (std::size_t i = 2; i < plain.size(); ++i)
       EXPECT_EQ(fused[i].bytes, plain[i].bytes) << s.x.to_string() << " output " << i;
@@ -101,7 +102,7 @@ TEST_F(CudaFusedNorm, ForwardHasTheBitsOfItsParts) {
 
 TEST_F(CudaFusedNorm, BackwardHasTheBitsOfItsParts) {
   for (const Setting& s : kSettings)
-    for (const float limit : {ops::kNoLimit, kLimit}) {
+    for (const float limit : {ops::kNoLimit, kReluLimit}) {
       const std::vector<HostTensor> inputs = forward_inputs(s);
       const auto plain = normalize(s, inputs, false, false);
       const auto fused = normalize(s, inputs, true, false, limit);
@@ -151,7 +152,8 @@ TEST_F(CudaFusedNorm, InferenceHasTheBitsOfItsParts) {
     };
     const HostTensor plain = inference(false, false);
     EXPECT_EQ(inference(true, false).bytes, relu(plain).bytes) << s.x.to_string();
-    EXPECT_EQ(inference(true, false, kLimit).bytes, relu(plain, kLimit).bytes) << s.x.to_string();
+    EXPECT_EQ(inference(true, false, kReluLimit).bytes, relu(plain, kReluLimit).bytes)
+        << s.x.to_string();
     inputs.push_back(random_f32(s.x, 7));
     EXPECT_EQ(inference(true, true).bytes, relu(add(plain, inputs.back())).bytes)
         << s.x.to_string();

@@ -28,7 +28,8 @@ constexpr cpu::DepthwiseShape kDepthwiseShapes[] = {
 };
 
 DepthwiseResults run_loops(const cpu::DepthwiseShape& s) {
-  const HostTensor x = random_f32({s.n, s.h, s.w, s.c}, 1), dy = random_f32({s.n, s.p, s.q, s.c}, 2),
+  const HostTensor x = random_f32({s.n, s.h, s.w, s.c}, 1),
+                   dy = random_f32({s.n, s.p, s.q, s.c}, 2),
                    weight = random_f32({s.c, s.kernel_h, s.kernel_w, 1}, 3),
                    bias = random_f32({s.c}, 4);
   const std::size_t elems = std::size_t(s.tap_elems());

@@ -10,8 +10,8 @@
 #include "kernels/cpu/matrix_library.h"
 
 // Convolutions are the matrix library's, but for depthwise ones that own loops do faster; what it
-// does not do stands around them: ReLU, tensors without elements, and bf16 on processors that do not
-// multiply it.
+// does not do stands around them: ReLU, tensors without elements, and bf16 on processors that do
+// not multiply it.
 namespace lockstep::cpu {
 namespace {
 

@@ -8,8 +8,8 @@
 
 /// Note [Depthwise convolutions]
 ///
-/// Each channel is convolved with a filter of its own, so that nothing is shared but the window: 2 R
-/// S operations for each number that is written, too few for the packed products of a matrix
+/// Each channel is convolved with a filter of its own, so that nothing is shared but the window: 2
+/// R S operations for each number that is written, too few for the packed products of a matrix
 /// library. In NHWC a vector holds one pixel's neighbouring channels. The loops take a tile of
 /// neighbouring pixels of one row at a time, with one vector of channels each in registers, and
 /// walk the rows of the window: each pixel is loaded once a row, and multiplied by all taps whose
@@ -19,8 +19,8 @@
 /// alone. A tap beyond the edge adds nothing.
 ///
 /// Weight gradient: a tap's products along a row of y are one fp32 chain, the rows of an image are
-/// added in order, then the images. So its error is at most (Q + P + N) 2^-24 of the sum of absolute
-/// products, where one chain would have N P Q.
+/// added in order, then the images. So its error is at most (Q + P + N) 2^-24 of the sum of
+/// absolute products, where one chain would have N P Q.
 namespace lockstep::cpu {
 
 /// x: [n, h, w, c], y: [n, p, q, c], taps: [kernel_h, kernel_w, c] f32.
@@ -33,25 +33,19 @@ struct DepthwiseShape {
 };
 
 /// y = conv(x, taps) + bias; bias: [c] or null.
-LOCKSTEP_STORED_LOOP(void,
-                     depthwise,
-                     (T * y,
-                      const T* x,
-                      const float* taps,
-                      const float* bias,
-                      const DepthwiseShape& shape));
+LOCKSTEP_STORED_LOOP(
+    void,
+    depthwise,
+    (T * y, const T* x, const float* taps, const float* bias, const DepthwiseShape& shape));
 /// dx: the transpose, applied to dy.
 LOCKSTEP_STORED_LOOP(void,
                      depthwise_bwd_data,
                      (T * dx, const T* dy, const float* taps, const DepthwiseShape& shape));
 /// dtaps: the sums of products of x and dy. image: as many elements, scratch.
-LOCKSTEP_STORED_LOOP(void,
-                     depthwise_bwd_weights,
-                     (float* dtaps,
-                      float* image,
-                      const T* x,
-                      const T* dy,
-                      const DepthwiseShape& shape));
+LOCKSTEP_STORED_LOOP(
+    void,
+    depthwise_bwd_weights,
+    (float* dtaps, float* image, const T* x, const T* dy, const DepthwiseShape& shape));
 /// taps[t, c] = weight[c, t]
 LOCKSTEP_LOOP(void,
               transpose_taps,

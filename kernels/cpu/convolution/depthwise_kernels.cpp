@@ -5,6 +5,7 @@
 #include "kernels/cpu/bound_kernel.h"
 #include "kernels/cpu/convolution/depthwise.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/flat.h"
 #include "kernels/cpu/matrix_library.h"
 #include "kernels/cpu/small_gemm.h"
 
@@ -58,20 +59,23 @@ DepthwiseShape depthwise_shape(const ops::Conv2dAttrs& a,
 }
 
 /// Forward or data gradient: taps in a packed copy, [kernel_h, kernel_w, c] f32. With bf16
-/// activations they have bf16's values, as in every product.
+/// activations they have the values that messages of weights bring, and lie in bf16 after them.
 template <typename T>
 class TapsKernel : public BoundKernel {
  public:
   explicit TapsKernel(const DepthwiseShape& shape) : shape_(shape) {}
 
   std::vector<PackedCopy> packed_copies() const final {
-    return {{1,
-             kIsBf16 ? "bf16.taps" : "taps",
-             std::size_t(shape_.tap_elems()) * sizeof(float)}};
+    const std::size_t bytes = sizeof(float) + (kIsBf16 ? sizeof(Bf16) : 0);
+    return {{1, kIsBf16 ? "bf16.taps" : "taps", std::size_t(shape_.tap_elems()) * bytes}};
   }
   void pack(int) final {
     transpose_(packed<float>(0), input(1), shape_.c, shape_.kernel_h * shape_.kernel_w);
-    if (kIsBf16) round_(packed<float>(0), packed<float>(0), shape_.tap_elems());
+    if (!kIsBf16) return;
+    const std::int64_t elems = shape_.tap_elems();
+    auto* const rounded = reinterpret_cast<Bf16*>(packed<float>(0) + elems);
+    round_(rounded, packed<float>(0), elems, bf16_products() != Bf16Products::widened);
+    widen_(packed<float>(0), rounded, elems);
   }
 
  protected:
@@ -81,7 +85,8 @@ class TapsKernel : public BoundKernel {
  private:
   static constexpr bool kIsBf16 = sizeof(T) == sizeof(Bf16);
   decltype(&baseline::transpose_taps) transpose_ = LOCKSTEP_CHOOSE(transpose_taps);
-  decltype(&baseline::round_to_f32) round_ = LOCKSTEP_CHOOSE(round_to_f32);
+  decltype(&baseline::round_weights) round_ = LOCKSTEP_CHOOSE(round_weights);
+  decltype(&baseline::widen_to_f32) widen_ = LOCKSTEP_CHOOSE(widen_to_f32);
 };
 
 template <typename T>

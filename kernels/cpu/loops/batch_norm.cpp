@@ -125,7 +125,8 @@ LOCKSTEP_INLINE void masked_bwd(T* dx,
   }
 }
 
-/// dy where the forward operator's x scale + shift, rounded as there, is above 0, and not above `largest`.
+/// dy where the forward operator's x scale + shift, rounded as there, is above 0, and not above
+/// `largest`.
 struct ReluMask {
   const float* scale;
   const float* shift;

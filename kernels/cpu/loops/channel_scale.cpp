@@ -6,8 +6,7 @@
 namespace lockstep::cpu::LOCKSTEP_ISA {
 
 template <typename T>
-void channel_scale(
-    T* y, const T* x, const float* gamma, std::int64_t rows, std::int64_t columns) {
+void channel_scale(T* y, const T* x, const float* gamma, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; ++r, y += columns, x += columns)
     for_each_vec(columns, [=](std::int64_t c, auto lanes) {
       store(y + c, load(gamma + c, lanes) * load(x + c, lanes), lanes);

@@ -128,11 +128,8 @@ void forward_windows(T* y,
 
 /// Any window: a pixel at a time.
 template <typename T>
-void forward_pixels(T* y,
-                    const T* x,
-                    const float* taps,
-                    const float* bias,
-                    const DepthwiseShape& s) {
+void forward_pixels(
+    T* y, const T* x, const float* taps, const float* bias, const DepthwiseShape& s) {
   for (std::int64_t p = 0; p < s.p; ++p)
     for (std::int64_t q = 0; q < s.q; ++q, y += s.c) {
       const std::int64_t top = p * s.stride_h - s.padding_h, left = q * s.stride_w - s.padding_w;
@@ -215,14 +212,11 @@ void data_windows(
     }
 }
 
-/// Calls visit(window, tap) for the windows that a position of one dimension lies in, in the order of
-/// the taps.
+/// Calls visit(window, tap) for the windows that a position of one dimension lies in, in the order
+/// of the taps.
 template <typename Visit>
-LOCKSTEP_INLINE void for_each_window(std::int64_t at,
-                                     std::int64_t stride,
-                                     std::int64_t kernel,
-                                     std::int64_t windows,
-                                     Visit visit) {
+LOCKSTEP_INLINE void for_each_window(
+    std::int64_t at, std::int64_t stride, std::int64_t kernel, std::int64_t windows, Visit visit) {
   for (std::int64_t k = at % stride; k < kernel && k <= at; k += stride)
     if ((at - k) / stride < windows) visit((at - k) / stride, k);
 }
@@ -246,8 +240,8 @@ void data_pixels(T* dx, const T* dy, const float* taps, const DepthwiseShape& s)
       });
 }
 
-/// Adds to `sum` the products of a tile of dy, `count` pixels of a row, and `rows` rows of x. x: the
-/// first row at the column of the first pixel's tap 0, which is column `left`.
+/// Adds to `sum` the products of a tile of dy, `count` pixels of a row, and `rows` rows of x. x:
+/// the first row at the column of the first pixel's tap 0, which is column `left`.
 template <int kernel, int stride, int rows, bool whole, typename T, typename Lanes>
 LOCKSTEP_INLINE void weight_tile(Vec (&sum)[rows][kernel],
                                  const T* x,
