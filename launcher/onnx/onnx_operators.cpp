@@ -80,7 +80,7 @@ std::string OperatorWriter::translate(const Node& node) {
     case OpKind::add:
       return out_.add("Add", {in(node, 0), in(node, 1)});
     case OpKind::channel_scale: {
-      if (rank(node.inputs[0]) != 4) refuse(node, "its input is no image");
+      if (rank(node.inputs[0]) != 4) refuse(node, "its input is not an image");
       return out_.add("Mul", {in(node, 0), in(node, 1)});
     }
     case OpKind::scale: {

@@ -10,9 +10,9 @@ namespace {
 /// cache until the next row of windows reads them again.
 template <typename T>
 LOCKSTEP_INLINE std::int64_t chunk_channels(const DepthwiseShape& s) {
-  constexpr std::int64_t kRowsBytes = 24 * 1024, kLeast = 64 / std::int64_t(sizeof(T));
+  constexpr std::int64_t kRowsBytes = 24 * 1024, kMinChannels = 64 / std::int64_t(sizeof(T));
   const std::int64_t fits = kRowsBytes / (s.kernel_h * s.w * std::int64_t(sizeof(T)));
-  return at_least(fits / kLeast * kLeast, kLeast);
+  return at_least(fits / kMinChannels * kMinChannels, kMinChannels);
 }
 
 /// Calls body(first channel, channels) for each chunk.
@@ -300,7 +300,7 @@ LOCKSTEP_INLINE void weight_rows(
 template <int kernel, int stride, typename T>
 void weight_windows(
     float* image, const T* x, const T* dy, const DepthwiseShape& s, std::int64_t channels) {
-  // Rows of taps whose sums fit the registers beside a tile of dy.
+  // Rows of taps whose sums fit the registers next to a tile of dy.
   constexpr int together = kernel == 3 && kLanes == 16 ? 3 : 1;
   for (std::int64_t p = 0; p < s.p; ++p, dy += s.q * s.c) {
     const std::int64_t top = p * s.stride_h - s.padding_h;
