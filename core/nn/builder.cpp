@@ -122,7 +122,8 @@ Value Builder::linear_weight(Value x, const LinearOptions& o, const std::string&
 
 Value Builder::linear(Value x, const LinearOptions& options, SourceLoc where) {
   LOCKSTEP_CHECK(
-      x.shape().rank() >= 2 && x.shape().rank() <= 3 && options.out_features >= 1,
+      x.shape().rank() >= 2 && x.shape().rank() <= (options.every_pixel ? 4 : 3) &&
+          options.out_features >= 1,
       ShapeError,
       "linear: expected an input [N, features] or [N, T, features] and out_features of at least 1, "
       "got {} and {} (asked for at {}:{}); flatten() comes first for images",
@@ -164,15 +165,15 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
   const float bound = float(1.0 / std::sqrt(fan_in));
 
   const Shape shape{out, k, k, in};
-  const Init init = o.he_normal_init ? Init{Init::Kind::normal, float(std::sqrt(2.0 / fan_out))}
-                                     : Init{Init::Kind::uniform, bound};
+  const bool normal = o.he_normal_init || o.normal_init > 0.0f;
+  const float deviation = o.normal_init > 0.0f ? o.normal_init : float(std::sqrt(2.0 / fan_out));
+  const Init init = normal ? Init{Init::Kind::normal, deviation} : Init{Init::Kind::uniform, bound};
   std::vector<ValueId> inputs{
       x.id(), weight(path + ".weight", shape, init, {shape, {0, 3, 1, 2}, {out, in, k, k}}).id()};
   if (o.bias)
-    inputs.push_back(norm_or_bias(path + ".bias",
-                                  {out},
-                                  o.he_normal_init ? Init{} : Init{Init::Kind::uniform, bound})
-                         .id());
+    inputs.push_back(
+        norm_or_bias(path + ".bias", {out}, normal ? Init{} : Init{Init::Kind::uniform, bound})
+            .id());
   const ops::Conv2dAttrs attrs{.stride_h = o.stride,
                                .stride_w = o.stride,
                                .padding_h = o.padding,
@@ -191,6 +192,11 @@ Value Builder::keep_layout(Value from, Value to) {
 Value Builder::relu(Value x, SourceLoc where) {
   return keep_layout(x,
                      apply(std::make_shared<ops::Relu>(), {x.id()}, layer_path("", "relu"), where));
+}
+
+Value Builder::relu6(Value x, SourceLoc where) {
+  return keep_layout(
+      x, apply(std::make_shared<ops::Relu>(6.0f), {x.id()}, layer_path("", "relu6"), where));
 }
 
 Value Builder::add(Value a, Value b, SourceLoc where) {

@@ -2,6 +2,7 @@
 #include "core/base/check.h"
 #include "core/nn/builder.h"
 #include "core/ops/attention.h"
+#include "core/ops/channel_scale.h"
 #include "core/ops/embedding/class_token.h"
 #include "core/ops/embedding/embedding.h"
 #include "core/ops/gelu.h"
@@ -119,6 +120,21 @@ Value Builder::attention(Value qkv, const AttentionOptions& o, SourceLoc where) 
       {qkv.id()},
       layer_path("", "attention"),
       where);
+}
+
+Value Builder::channel_scale(Value x, float initial, const std::string& name, SourceLoc where) {
+  Parameter p;
+  p.name = prefix_ + name;
+  p.shape = {x.shape()[-1]};
+  p.init = {Init::Kind::constant, initial};
+  p.file_layout = {p.shape, {}, {x.shape()[-1], 1, 1}};
+  p.normalisation_or_bias = true;
+  const ValueId factors = graph_.add_parameter(std::move(p));
+  return keep_layout(x,
+                     apply(std::make_shared<ops::ChannelScale>(),
+                           {x.id(), factors},
+                           layer_path("", "channel_scale"),
+                           where));
 }
 
 Value Builder::scale(Value x, float factor, SourceLoc where) {

@@ -9,8 +9,10 @@
 #include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "core/data/embedded_column.h"
+#include "core/nn/convnext.h"
 #include "core/nn/gpt.h"
 #include "core/nn/llama.h"
+#include "core/nn/mobilenet.h"
 #include "core/nn/resnet.h"
 #include "core/nn/vgg.h"
 #include "core/nn/vit.h"
@@ -68,6 +70,8 @@ constexpr ZooModel kModels[] = {{"mlp", mlp, kDigits, false, true},
                                 {"resnet152", resnet152, kImageNet, true},
                                 {"vgg11", vgg11, kImageNet, true},
                                 {"vgg16", vgg16, kImageNet, true},
+                                {"mobilenet-v2", mobilenet_v2, kImageNet, true},
+                                {"convnext-tiny", convnext_tiny, kImageNet, true},
                                 {"vit-ti16", vit, kImageNet, true},
                                 {"vit-s16", vit, kImageNet, true},
                                 {"vit-b16", vit, kImageNet, true},

@@ -6,6 +6,7 @@
 #include "core/ops/all_gather.h"
 #include "core/ops/attention.h"
 #include "core/ops/cast.h"
+#include "core/ops/channel_scale.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding/class_token.h"

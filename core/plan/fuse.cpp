@@ -14,6 +14,7 @@
 #include "core/ops/norms/batch_norm.h"
 #include "core/ops/norms/layer_norm.h"
 #include "core/ops/norms/rms_norm.h"
+#include "core/ops/relu.h"
 
 namespace lockstep {
 namespace {
@@ -73,8 +74,12 @@ ops::Activation activation_of(ops::GeluKind gelu) {
   return gelu == ops::GeluKind::erf ? ops::Activation::gelu_erf : ops::Activation::gelu_tanh;
 }
 
+float limit_of(const Operator& relu) { return op_cast<ops::Relu>(relu).limit(); }
+
+/// None for a ReLU with a limit, which no product applies.
 ops::Activation activation_of(const Operator& op) {
-  if (op.kind() == OpKind::relu) return ops::Activation::relu;
+  if (op.kind() == OpKind::relu)
+    return limit_of(op) == ops::kNoLimit ? ops::Activation::relu : ops::Activation::none;
   return activation_of(op_cast<ops::Gelu>(op).gelu());
 }
 
@@ -82,6 +87,7 @@ ops::Activation activation_of(const Operator& op) {
 std::shared_ptr<const Operator> with_activation(const Operator& op,
                                                 ops::Activation activation,
                                                 bool training) {
+  if (activation == ops::Activation::none) return nullptr;
   if (op.kind() == OpKind::linear)
     return std::make_shared<ops::Linear>(op_cast<ops::Linear>(op).bias(), activation, training);
   if (op.kind() != OpKind::conv2d || activation != ops::Activation::relu) return nullptr;
@@ -163,12 +169,13 @@ ValueId fuse_residual_norm(Graph& graph, ValueId loss) {
 namespace {
 
 /// Batch norm, in training or evaluation, with ReLU and perhaps a residual.
-std::shared_ptr<const Operator> with_relu(const Operator& op, bool residual) {
+std::shared_ptr<const Operator> with_relu(const Operator& op, bool residual, float limit) {
   if (op.kind() == OpKind::batch_norm_inference)
     return std::make_shared<ops::BatchNormInference>(
-        op_cast<ops::BatchNormInference>(op).eps(), true, residual);
+        op_cast<ops::BatchNormInference>(op).eps(), true, residual, limit);
   const auto& norm = op_cast<ops::BatchNormNormalize>(op);
-  return std::make_shared<ops::BatchNormNormalize>(norm.group_size(), norm.eps(), true, residual);
+  return std::make_shared<ops::BatchNormNormalize>(
+      norm.group_size(), norm.eps(), true, residual, limit);
 }
 
 /// The operators after a batch norm that can be fused into it.
@@ -187,7 +194,8 @@ std::optional<Tail> tail_of(const Pattern& pattern, const Node& norm) {
     value = tail.add->outputs[0];
   }
   tail.relu = pattern.only_reader(value, {OpKind::relu});
-  return tail.relu ? std::optional(tail) : std::nullopt;
+  if (!tail.relu || (tail.add && limit_of(*tail.relu->op) != ops::kNoLimit)) return std::nullopt;
+  return tail;
 }
 
 }  // namespace
@@ -210,7 +218,9 @@ ValueId fuse_batch_norm_relu(Graph& graph, ValueId loss) {
     std::vector<ValueId> inputs = rewriter.mapped(node.inputs);
     if (tail->add) inputs.push_back(rewriter.mapped(tail->residual));
     const auto outputs =
-        rewriter.emit(node, with_relu(*node.op, tail->add != nullptr), std::move(inputs));
+        rewriter.emit(node,
+                      with_relu(*node.op, tail->add != nullptr, limit_of(*tail->relu->op)),
+                      std::move(inputs));
     for (std::size_t i = 1; i < outputs.size(); ++i) rewriter.replace(node.outputs[i], outputs[i]);
     rewriter.replace(tail->relu->outputs[0], outputs[0]);
     if (tail->add) {

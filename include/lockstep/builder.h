@@ -57,6 +57,8 @@ struct LinearOptions {
   /// embedding, for a tied head.
   std::string tied_to = {};
   std::string name = {};
+  /// An image [N, H, W, in] is taken as it is, each pixel by itself, instead of being refused.
+  bool every_pixel = false;
   /// '_': parameters are "<layer>_weight", as torch.nn.MultiheadAttention's "in_proj_weight".
   char separator = '.';
 };
@@ -118,6 +120,8 @@ struct Conv2dOptions {
   /// Weights start as normal(0, sqrt(2 / (kernel^2 out_channels))) (He et al. 2015, fan out) and
   /// biases as 0, instead of PyTorch's default uniform(+-1 / sqrt(fan_in)).
   bool he_normal_init = false;
+  /// Above 0: weights start as normal(0, normal_init), biases as 0.
+  float normal_init = 0.0f;
   std::string name = {};
 };
 struct BatchNormOptions {
@@ -208,6 +212,12 @@ class Builder {
                   const AttentionOptions& options,
                   SourceLoc where = SourceLoc::current());
   Value scale(Value x, float factor, SourceLoc where = SourceLoc::current());
+  /// x: [N, ..., C] times a learned factor for each channel, which starts as `initial`. The
+  /// parameter `name` is [C, 1, 1] in files, as ConvNeXt's.
+  Value channel_scale(Value x,
+                      float initial,
+                      const std::string& name,
+                      SourceLoc where = SourceLoc::current());
   /// x: [N, H, W, C] -> [N, P, Q, out_channels]
   Value conv2d(Value x, const Conv2dOptions& options, SourceLoc where = SourceLoc::current());
   /// x: [N, C] or [N, H, W, C]; per-batch statistics in training, running ones in evaluation.
@@ -215,6 +225,8 @@ class Builder {
                    const BatchNormOptions& options = {},
                    SourceLoc where = SourceLoc::current());
   Value relu(Value x, SourceLoc where = SourceLoc::current());
+  /// min(relu(x), 6)
+  Value relu6(Value x, SourceLoc where = SourceLoc::current());
   /// a + b, of equal shapes: a residual connection.
   Value add(Value a, Value b, SourceLoc where = SourceLoc::current());
   /// x: [N, H, W, C] -> [N, P, Q, C]

@@ -10,7 +10,7 @@
 
 namespace lockstep::nn {
 
-/// How a residual network, vgg or vit begins: as for images of 224x224, or of 32x32.
+/// How a model of ImageNet begins: as for images of 224x224, or of 32x32.
 enum class Stem : std::uint8_t { imagenet, cifar };
 
 /// A model of the zoo by its name, and its sizes: {.name = "resnet18", .outputs = 100}.
@@ -22,7 +22,8 @@ struct ModelSpec {
   float dropout =
       0.0f;  ///< before the last layer; mlp, vgg: after every hidden one; vit, gpt and
              ///< llama: of embeddings, attention weights and what enters the residual stream
-  /// vit: the rate of the last block's branches, which rises from 0 in the first in equal steps
+  /// vit, convnext: the rate of the last block's branches, which rises from 0 in the first in equal
+  /// steps
   float stochastic_depth = 0.0f;
   // gpt and llama
   int layers = 12;

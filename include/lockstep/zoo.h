@@ -51,6 +51,10 @@ bool has_stem(std::string_view model);
 /// vgg11, vgg16: torchvision's vgg11_bn and vgg16_bn, for images of 224x224 (torchvision trains
 /// them
 ///   with dropout 0.5); cifar: one linear layer "classifier" on the average of the last features.
+/// mobilenet-v2: torchvision's mobilenet_v2 (which it trains with dropout 0.2); cifar: stride 1 in
+/// the first convolution and before the blocks of 24 channels.
+/// convnext-tiny: torchvision's convnext_tiny (which it trains with stochastic depth 0.1); cifar: a
+/// 2x2 stride-2 stem.
 /// vit-ti16, vit-s16: DeiT's vision transformers (Touvron et al. 2021) with timm's names; vit-b16:
 ///   torchvision's vit_b_16; for images of 224x224, or others whose sides are multiples of 16;
 ///   cifar: patches of 4x4.

@@ -26,10 +26,13 @@ struct DropoutStream {
   float scale = 1.0f;           ///< of what is kept
 };
 
-/// y = max(x, 0), NaN stays NaN.
+/// y = min(max(x, 0), limit), NaN stays NaN.
 LOCKSTEP_STORED_LOOP(void, relu, (T * y, const T* x, std::int64_t elems));
-/// dx = y > 0 ? dy : 0
-LOCKSTEP_STORED_LOOP(void, relu_bwd, (T * dx, const T* dy, const T* y, std::int64_t elems));
+LOCKSTEP_STORED_LOOP(void, relu_limited, (T * y, const T* x, std::int64_t elems, float limit));
+/// dx = 0 < y <= largest ? dy : 0; see ops::largest_open().
+LOCKSTEP_STORED_LOOP(void,
+                     relu_bwd,
+                     (T * dx, const T* dy, const T* y, std::int64_t elems, float largest));
 /// out = a + b
 LOCKSTEP_STORED_LOOP(void, add, (T * out, const T* a, const T* b, std::int64_t elems));
 /// out += a + b
@@ -58,7 +61,7 @@ LOCKSTEP_STORED_LOOP(void,
                       const float* scale,
                       const float* shift,
                       std::int64_t period));
-/// y = max(0, affine(x)), and y = max(0, affine(x) + r).
+/// y = min(max(0, affine(x)), limit), and y = max(0, affine(x) + r).
 LOCKSTEP_STORED_LOOP(void,
                      affine_relu,
                      (T * y,
@@ -66,7 +69,8 @@ LOCKSTEP_STORED_LOOP(void,
                       std::int64_t elems,
                       const float* scale,
                       const float* shift,
-                      std::int64_t period));
+                      std::int64_t period,
+                      float limit));
 LOCKSTEP_STORED_LOOP(void,
                      affine_add_relu,
                      (T * y,

@@ -44,6 +44,9 @@ std::unique_ptr<Kernel> make_library_linear_bwd_weights(const LinearExtents& e,
 /// Null where small_gemm is to be taken.
 std::unique_ptr<Kernel> make_library_matmul(const ops::Matmul& op, const KernelSpec& spec);
 
+/// Whether the library has fast kernels for depthwise convolutions, those of 3x3 at least.
+bool has_depthwise_kernels();
+
 /// Kernels of ops::Conv2d without ReLU and of its gradients, for tensors that have elements; bf16
 /// only where bf16_products() is not `widened`. Throws Error: no kernel for these sizes.
 std::unique_ptr<Kernel> make_library_conv2d(const ops::Conv2dAttrs& attrs, const KernelSpec& spec);

@@ -16,6 +16,21 @@ struct Relu {
 struct ReluGradient {
   __device__ float operator()(float dy, float y) const { return y > 0.0f ? dy : 0.0f; }
 };
+/// min(max(x, 0), limit); NaN stays NaN.
+struct LimitedRelu {
+  float limit;
+  __device__ float operator()(float x) const {
+    const float y = Relu{}(x);
+    return y > limit ? limit : y;
+  }
+};
+/// 0 < y <= largest ? dy : 0
+struct LimitedReluGradient {
+  float largest;
+  __device__ float operator()(float dy, float y) const {
+    return y > 0.0f && y <= largest ? dy : 0.0f;
+  }
+};
 
 /// x between -bound and bound; NaN stays NaN.
 __device__ inline float clamped(float x, float bound) {

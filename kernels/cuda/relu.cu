@@ -15,25 +15,41 @@ namespace {
 template <typename T>
 class ReluKernel final : public BoundKernel {
  public:
-  ReluKernel(std::int64_t elems, const Device& device) : BoundKernel(device), elems_(elems) {}
+  ReluKernel(std::int64_t elems, float limit, const Device& device)
+      : BoundKernel(device), elems_(elems), limit_(limit) {}
   void run(const RunState&) override {
-    map("relu", Relu{}, output<T>(0), elems_, stream(), input<T>(0));
+    if (limit_ == ops::kNoLimit)
+      map("relu", Relu{}, output<T>(0), elems_, stream(), input<T>(0));
+    else
+      map("relu", LimitedRelu{limit_}, output<T>(0), elems_, stream(), input<T>(0));
   }
 
  private:
   std::int64_t elems_;
+  float limit_;
 };
 
 template <typename T>
 class ReluBwdKernel final : public BoundKernel {
  public:
-  ReluBwdKernel(std::int64_t elems, const Device& device) : BoundKernel(device), elems_(elems) {}
+  ReluBwdKernel(std::int64_t elems, float limit, const Device& device)
+      : BoundKernel(device), elems_(elems), limit_(limit) {}
   void run(const RunState&) override {
-    map("relu_bwd", ReluGradient{}, output<T>(0), elems_, stream(), input<T>(0), input<T>(1));
+    if (limit_ == ops::kNoLimit)
+      map("relu_bwd", ReluGradient{}, output<T>(0), elems_, stream(), input<T>(0), input<T>(1));
+    else
+      map("relu_bwd",
+          LimitedReluGradient{ops::largest_open(limit_)},
+          output<T>(0),
+          elems_,
+          stream(),
+          input<T>(0),
+          input<T>(1));
   }
 
  private:
   std::int64_t elems_;
+  float limit_;
 };
 
 class SmallReluKernel final : public SmallKernel {
@@ -59,20 +75,21 @@ bool is_small(const TensorType& type) {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_relu_kernel(const ops::Relu&,
+std::unique_ptr<Kernel> make_relu_kernel(const ops::Relu& op,
                                          const KernelSpec& spec,
                                          const Device& device) {
-  if (is_small(spec.inputs[0]))
+  if (op.limit() == ops::kNoLimit && is_small(spec.inputs[0]))
     return std::make_unique<SmallReluKernel>(false, spec.inputs[0].elems(), device);
-  return make_stored<ReluKernel>(spec.inputs[0].dtype, spec.inputs[0].elems(), device);
+  return make_stored<ReluKernel>(spec.inputs[0].dtype, spec.inputs[0].elems(), op.limit(), device);
 }
 
-std::unique_ptr<Kernel> make_relu_bwd_kernel(const ops::ReluBwd&,
+std::unique_ptr<Kernel> make_relu_bwd_kernel(const ops::ReluBwd& op,
                                              const KernelSpec& spec,
                                              const Device& device) {
-  if (is_small(spec.inputs[0]))
+  if (op.limit() == ops::kNoLimit && is_small(spec.inputs[0]))
     return std::make_unique<SmallReluKernel>(true, spec.inputs[0].elems(), device);
-  return make_stored<ReluBwdKernel>(spec.inputs[0].dtype, spec.inputs[0].elems(), device);
+  return make_stored<ReluBwdKernel>(
+      spec.inputs[0].dtype, spec.inputs[0].elems(), op.limit(), device);
 }
 
 }  // namespace lockstep::cuda

@@ -85,9 +85,13 @@ std::string OperatorWriter::translate(const Node& node) {
     case OpKind::attention:
       return attention(node);
     case OpKind::relu:
-      return out_.add("Relu", {in(node, 0)});
+      return relu(node);
     case OpKind::add:
       return out_.add("Add", {in(node, 0), in(node, 1)});
+    case OpKind::channel_scale: {
+      if (rank(node.inputs[0]) != 4) refuse(node, "its input is not an image");
+      return out_.add("Mul", {in(node, 0), in(node, 1)});
+    }
     case OpKind::scale: {
       const float factor = attributes_of<ops::Scale>(node).factor();
       return out_.add("Mul", {in(node, 0), out_.scalar(factor)});
@@ -121,8 +125,18 @@ std::string OperatorWriter::linear(const Node& node) {
       transposed
           ? in(node, 1)
           : out_.add("Transpose", {in(node, 1)}, {{"perm", std::vector<std::int64_t>{1, 0}}});
-  const std::string product = out_.add("MatMul", {in(node, 0), weight});
-  return op.bias() ? out_.add("Add", {product, in(node, 2)}) : product;
+  const auto apply = [&](const std::string& x) {
+    const std::string product = out_.add("MatMul", {x, weight});
+    return op.bias() ? out_.add("Add", {product, in(node, 2)}) : product;
+  };
+  return rank(node.inputs[0]) == 4 ? channels_last(in(node, 0), apply) : apply(in(node, 0));
+}
+
+std::string OperatorWriter::channels_last(
+    const std::string& image, const std::function<std::string(const std::string&)>& apply) {
+  const std::vector<std::int64_t> last{0, 2, 3, 1}, first{0, 3, 1, 2};
+  return out_.add(
+      "Transpose", {apply(out_.add("Transpose", {image}, {{"perm", last}}))}, {{"perm", first}});
 }
 
 std::string OperatorWriter::conv2d(const Node& node) {
@@ -142,6 +156,12 @@ std::string OperatorWriter::batch_norm(const Node& node) {
   return out_.add("BatchNormalization",
                   {in(node, 0), in(node, 1), in(node, 2), in(node, 3), in(node, 4)},
                   {{"epsilon", op.eps()}});
+}
+
+std::string OperatorWriter::relu(const Node& node) {
+  const float limit = attributes_of<ops::Relu>(node).limit();
+  if (limit == ops::kNoLimit) return out_.add("Relu", {in(node, 0)});
+  return out_.add("Clip", {in(node, 0), out_.scalar(0.0f), out_.scalar(limit)});
 }
 
 std::string OperatorWriter::pool(const Node& node) {

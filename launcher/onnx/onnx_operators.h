@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -44,6 +45,10 @@ class OperatorWriter {
   std::string linear(const Node& node);
   std::string conv2d(const Node& node);
   std::string batch_norm(const Node& node);
+  /// `apply` of an image [N, C, H, W], to which it is handed as [N, H, W, C], and the result back.
+  std::string channels_last(const std::string& image,
+                            const std::function<std::string(const std::string&)>& apply);
+  std::string relu(const Node& node);
   std::string pool(const Node& node);
   std::string reshape(const Node& node);
   std::string column_embedding(const Node& node);

@@ -45,11 +45,7 @@ std::string OperatorWriter::layer_norm(const Node& node) {
     return op.bias() ? out_.add("LayerNormalization", {x, in(node, 1), in(node, 2)}, attributes)
                      : out_.add("LayerNormalization", {x, in(node, 1)}, attributes);
   };
-  if (rank(node.inputs[0]) != 4) return apply(in(node, 0));
-  const std::vector<std::int64_t> channels_last{0, 2, 3, 1}, channels_first{0, 3, 1, 2};
-  return out_.add("Transpose",
-                  {apply(out_.add("Transpose", {in(node, 0)}, {{"perm", channels_last}}))},
-                  {{"perm", channels_first}});
+  return rank(node.inputs[0]) == 4 ? channels_last(in(node, 0), apply) : apply(in(node, 0));
 }
 
 std::string OperatorWriter::rms_norm(const Node& node) {

@@ -24,13 +24,18 @@ constexpr DefaultRecipe gpt2(float lr) {
 // The first row that fits counts.
 // - ResNets: He et al. 2015 with a cosine in place of the steps; the rate is for a batch of 256.
 // - VGGs: torchvision's reference training.
+// - MobileNets: torchvision's reference training of mobilenet_v2, with a cosine in place of the
+//   steps; the rate is for a batch of 256.
+// - ConvNeXts: Liu et al. 2022, table 5; the rate is for a batch of 512.
 // - ViTs: DeiT's (Touvron et al. 2021, table 9); the rate is for a batch of 512.
 // - gpt: nanoGPT's training of small models of characters.
 // - llama: llama2.c's training of small models of stories; presets as GPT-3's of their size.
-const std::array<Row, 13> kRows{{
+const std::array<Row, 15> kRows{{
     {"mlp", {Sgd{}}},
     {"resnet", with_cosine(Sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f})},
     {"vgg", with_cosine(Sgd{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f})},
+    {"mobilenet", with_cosine(Sgd{.lr = 0.045f, .momentum = 0.9f, .weight_decay = 4e-5f})},
+    {"convnext", with_cosine(AdamW{.lr = 5e-4f, .weight_decay = 0.05f})},
     {"vit", with_cosine(AdamW{.lr = 5e-4f, .weight_decay = 0.05f})},
     {"gpt2-124m", gpt2(6e-4f)},
     {"gpt2-355m", gpt2(3e-4f)},

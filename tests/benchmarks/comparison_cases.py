@@ -95,6 +95,14 @@ def vit_case(name, precision):
                 image=(3, 224, 224), classes=1000, samples=128, log_every=1, peer_steps=4, warmup=2)
 
 
+def mobilenet_case(name, precision):
+    flags, optimizer = sgd(0.9)
+    return Case(name, "1.5x", "mobilenet-v2", "synthetic:224x224x3:1000", 32, 2, 8,
+                [*flags, "--precision", precision], optimizer,
+                {"Lockstep": ["--micro-batch", "16"]}, peers(2, ("eager", "compiled"), (precision,)),
+                image=(3, 224, 224), classes=1000, samples=128, log_every=1, peer_steps=6, warmup=2)
+
+
 # nanoGPT's published run on a CPU.
 NANOGPT_SIZES = {"layers": 4, "heads": 4, "width": 128, "context": 64}
 NANOGPT_STEPS = 2000
@@ -156,6 +164,8 @@ CASES = [
     resnet_case("resnet50", "85% of the ceiling", "resnet50", "synthetic:224x224x3:1000",
                 (3, 224, 224), 32, 8, ours={"Lockstep": ["--micro-batch", "16"]}, classes=1000,
                 ceilings=[Ceiling(224, 3, "resnet50")], log_every=1, peer_steps=4, warmup=2),
+    mobilenet_case("mobilenet_v2", "fp32"),
+    mobilenet_case("mobilenet_v2-bf16", "bf16"),
     vit_case("vit_s16", "fp32"),
     vit_case("vit_s16-bf16", "bf16"),
     nanogpt_case("nanogpt", "1.6x, 11 ms", "fp32"),

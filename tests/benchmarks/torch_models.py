@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "reference"))
+from mobilenet_model import MobileNetV2  # noqa: E402
 from vit_model import Vit  # noqa: E402
 
 
@@ -23,6 +24,8 @@ def build(case):
     channels, height, width = case["input"]
     if case["model"] == "vit-s16":
         return vit_s16(height, case["classes"])
+    if case["model"] == "mobilenet-v2":
+        return MobileNetV2(case["classes"])
     if case["model"] == "convnet":
         return convnet(channels, height, width, case["classes"])
     return {"resnet18": resnet18_cifar, "resnet50": resnet50}[case["model"]](channels,

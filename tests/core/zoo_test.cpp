@@ -64,6 +64,8 @@ TEST(Zoo, ImageNetModelsHaveTorchvisionsParameters) {
                                                         {"resnet152", "resnet152"},
                                                         {"vgg11", "vgg11_bn"},
                                                         {"vgg16", "vgg16_bn"},
+                                                        {"mobilenet-v2", "mobilenet_v2"},
+                                                        {"convnext-tiny", "convnext_tiny"},
                                                         {"vit-b16", "vit_b_16"}};
   for (const auto& [name, torchvision] : models) {
     const std::vector<std::string> golden = golden_parameters(torchvision);
@@ -179,6 +181,18 @@ TEST(Zoo, ParametersStartAsTorchvisions) {
   expect_deviation(resnet, "layer1.0.conv3.weight", std::sqrt(2.0 / 256));
   expect_deviation(resnet, "layer1.0.bn3.weight", 1);
   expect_deviation(resnet, "fc.weight", 1 / std::sqrt(3.0 * 2048));
+  // kaiming_normal_ does not divide its fan out by the groups.
+  const Graph mobilenet = imagenet_graph({.name = "mobilenet-v2"});
+  expect_deviation(mobilenet, "features.5.conv.1.0.weight", std::sqrt(2.0 / (192 * 9)));
+  expect_deviation(mobilenet, "features.18.0.weight", std::sqrt(2.0 / 1280));
+  expect_deviation(mobilenet, "classifier.1.weight", 0.01);
+  expect_deviation(mobilenet, "classifier.1.bias", 0);
+  const Graph convnext = imagenet_graph({.name = "convnext-tiny"});
+  expect_deviation(convnext, "features.3.0.block.0.weight", 0.02);
+  expect_deviation(convnext, "features.3.0.block.0.bias", 0);
+  expect_deviation(convnext, "features.3.0.block.3.weight", 0.02);
+  expect_deviation(convnext, "features.3.0.layer_scale", 1e-6);
+  expect_deviation(convnext, "classifier.2.weight", 0.02);
 }
 
 // The counts of Hugging Face's HuggingFaceTB/SmolLM-135M, SmolLM-360M and meta-llama/Llama-3.2-1B.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/add.h"
 #include "core/ops/cast.h"
+#include "core/ops/channel_scale.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding/column_embedding.h"
 #include "core/ops/gelu.h"
@@ -31,6 +32,8 @@ void time_flat_tensors(Rates& rates, std::int64_t bytes, DType type) {
   time("relu_bwd", ops::ReluBwd(), x, x);
   time("add", ops::Add(), x, x);
   time("scale", ops::Scale(0.5f), x);
+  time("channel_scale", ops::ChannelScale(), x, TensorType{{x.shape[1]}, DType::f32});
+  time("channel_scale_bwd", ops::ChannelScaleBwd(), x, x, TensorType{{x.shape[1]}, DType::f32});
   time("dropout", ops::Dropout(0.1f), x);
   for (ops::GeluKind kind : {ops::GeluKind::erf, ops::GeluKind::tanh}) {
     time(fmt::format("gelu {}", ops::name_of(kind)), ops::Gelu(kind), x);

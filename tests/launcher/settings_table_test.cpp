@@ -37,6 +37,7 @@ std::vector<Arguments> arguments_of_runs() {
           {"--model=vit-ti16", "--data=images:x", "--augment=flip"},
           {"--model=vit-ti16", "--data=images:x", "--more-data=packed:x"},
           {"--model=resnet18", "--data=mnist:x", "--teacher=y"},
+          {"--model=convnext-tiny", "--data=images:x"},
           {"--model=gpt", "--data=tokens:x", "--loss=huber", "--init=x"},
           {"--model=llama", "--data=tokens:x"},
           {"--lr-schedule=multi-step", "--milestones=3"},

@@ -36,8 +36,8 @@ std::vector<HostTensor> run(const std::shared_ptr<Op>& op,
                     [&](const KernelSpec& spec) { return factory(op_cast<Op>(spec.op), spec); });
 }
 
-HostTensor relu(const HostTensor& x) {
-  return run(std::make_shared<ops::Relu>(), {x}, cpu::make_relu_kernel)[0];
+HostTensor relu(const HostTensor& x, float limit = ops::kNoLimit) {
+  return run(std::make_shared<ops::Relu>(limit), {x}, cpu::make_relu_kernel)[0];
 }
 HostTensor add(const HostTensor& a, const HostTensor& b) {
   return run(std::make_shared<ops::Add>(), {a, b}, cpu::make_add_kernel)[0];
@@ -62,14 +62,26 @@ std::vector<HostTensor> forward_inputs(const FusedSetting& s) {
 std::vector<HostTensor> normalize(const FusedSetting& s,
                                   const std::vector<HostTensor>& inputs,
                                   bool relu_too,
-                                  bool residual) {
-  return run(std::make_shared<ops::BatchNormNormalize>(s.group_size, 1e-5f, relu_too, residual),
-             inputs,
-             cpu::make_batch_norm_normalize_kernel);
+                                  bool residual,
+                                  float limit = ops::kNoLimit) {
+  return run(
+      std::make_shared<ops::BatchNormNormalize>(s.group_size, 1e-5f, relu_too, residual, limit),
+      inputs,
+      cpu::make_batch_norm_normalize_kernel);
 }
 
 void expect_equal(const HostTensor& a, const HostTensor& b, const std::string& what) {
   EXPECT_EQ(a.bytes, b.bytes) << what;
+}
+
+/// Within what the norms return, whose deviation is about 1.
+constexpr float kReluLimit = 0.75f;
+
+std::vector<std::pair<FusedSetting, float>> with_limits() {
+  std::vector<std::pair<FusedSetting, float>> all;
+  for (const FusedSetting& s : kFusedSettings)
+    for (const float limit : {ops::kNoLimit, kReluLimit}) all.emplace_back(s, limit);
+  return all;
 }
 
 TEST(FusedBatchNorm, ForwardHasTheBitsOfItsParts) {
@@ -79,6 +91,9 @@ TEST(FusedBatchNorm, ForwardHasTheBitsOfItsParts) {
       const auto plain = normalize(s, inputs, false, false);
       const auto fused = normalize(s, inputs, true, false);
       expect_equal(fused[0], relu(plain[0]), s.x.to_string());
+      expect_equal(normalize(s, inputs, true, false, kReluLimit)[0],
+                   relu(plain[0], kReluLimit),
+                   s.x.to_string() + " with a limit");
       for (std::size_t i = 2; i < plain.size(); ++i) expect_equal(fused[i], plain[i], "statistics");
       const HostTensor residual = random_f32(s.x, 7);
       inputs.push_back(residual);
@@ -91,25 +106,26 @@ TEST(FusedBatchNorm, ForwardHasTheBitsOfItsParts) {
 
 TEST(FusedBatchNorm, BackwardHasTheBitsOfItsParts) {
   for_each_isa([] {
-    for (const FusedSetting& s : kFusedSettings) {
+    for (const auto& [s, limit] : with_limits()) {
       const std::vector<HostTensor> inputs = forward_inputs(s);
       const auto plain = normalize(s, inputs, false, false);
-      const auto fused = normalize(s, inputs, true, false);
+      const auto fused = normalize(s, inputs, true, false, limit);
       const HostTensor dy = random_f32(s.x, 6);
       const HostTensor masked =
-          run(std::make_shared<ops::ReluBwd>(), {dy, fused[0]}, cpu::make_relu_bwd_kernel)[0];
+          run(std::make_shared<ops::ReluBwd>(limit), {dy, fused[0]}, cpu::make_relu_bwd_kernel)[0];
       const auto plain_sums = run(std::make_shared<ops::BatchNormBwdSums>(s.group_size),
                                   {inputs[0], masked, plain[1]},
                                   cpu::make_batch_norm_bwd_sums_kernel);
-      const auto fused_sums = run(std::make_shared<ops::BatchNormBwdSums>(s.group_size, true),
-                                  {inputs[0], dy, fused[1]},
-                                  cpu::make_batch_norm_bwd_sums_kernel);
+      const auto fused_sums =
+          run(std::make_shared<ops::BatchNormBwdSums>(s.group_size, true, limit),
+              {inputs[0], dy, fused[1]},
+              cpu::make_batch_norm_bwd_sums_kernel);
       for (std::size_t i = 0; i < plain_sums.size(); ++i)
         expect_equal(fused_sums[i], plain_sums[i], s.x.to_string() + " sums");
       const auto plain_dx = run(std::make_shared<ops::BatchNormBwdData>(s.group_size),
                                 {inputs[0], masked, inputs[1], plain[1], inputs[3], plain_sums[0]},
                                 cpu::make_batch_norm_bwd_data_kernel);
-      const auto fused_dx = run(std::make_shared<ops::BatchNormBwdData>(s.group_size, true),
+      const auto fused_dx = run(std::make_shared<ops::BatchNormBwdData>(s.group_size, true, limit),
                                 {inputs[0], dy, inputs[1], fused[1], inputs[3], fused_sums[0]},
                                 cpu::make_batch_norm_bwd_data_kernel);
       expect_equal(fused_dx[0], plain_dx[0], s.x.to_string() + " dx");
@@ -122,13 +138,14 @@ TEST(FusedBatchNorm, InferenceHasTheBitsOfItsParts) {
     for (const FusedSetting& s : kFusedSettings) {
       const std::vector<HostTensor> all = forward_inputs(s);
       std::vector<HostTensor> inputs{all[0], all[1], all[2], all[4], all[5]};
-      const auto inference = [&](bool relu_too, bool residual) {
-        return run(std::make_shared<ops::BatchNormInference>(1e-5f, relu_too, residual),
+      const auto inference = [&](bool relu_too, bool residual, float limit = ops::kNoLimit) {
+        return run(std::make_shared<ops::BatchNormInference>(1e-5f, relu_too, residual, limit),
                    inputs,
                    cpu::make_batch_norm_inference_kernel)[0];
       };
       const HostTensor plain = inference(false, false), residual = random_f32(s.x, 7);
       expect_equal(inference(true, false), relu(plain), s.x.to_string());
+      expect_equal(inference(true, false, kReluLimit), relu(plain, kReluLimit), s.x.to_string());
       inputs.push_back(residual);
       expect_equal(inference(true, true), relu(add(plain, residual)), s.x.to_string());
     }

@@ -40,6 +40,7 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::attention:
     case OpKind::rotary_bwd:
     case OpKind::scale:
+    case OpKind::channel_scale:
     case OpKind::softmax_cross_entropy:
       return {0};
     case OpKind::linear_bwd_weights:
@@ -50,6 +51,7 @@ std::vector<int> activations(const Operator& op) {
     case OpKind::add:
     case OpKind::gelu_bwd:
     case OpKind::swiglu:
+    case OpKind::channel_scale_bwd:
       return {0, 1};
     case OpKind::batch_norm_residual_bwd_sums:
       return op_cast<ops::BatchNormResidualBwdSums>(op).two_uses() ? std::vector<int>{0, 1, 3, 4}

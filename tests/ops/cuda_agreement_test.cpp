@@ -52,6 +52,7 @@ TEST_F(CudaAgreement, OfElementwiseOperators) {
                       OpKind::relu_bwd,
                       OpKind::add,
                       OpKind::scale,
+                      OpKind::channel_scale,
                       OpKind::cast,
                       OpKind::normalize,
                       OpKind::dropout,

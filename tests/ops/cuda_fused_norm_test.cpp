@@ -30,6 +30,9 @@ const std::vector<Setting> kSettings = {{{1, 7}, 0},
                                         {{7, 3, 3, 65}, 3},
                                         {{2, 2, 2, 512}, 0}};
 
+/// Within what the norms return, whose deviation is about 1.
+constexpr float kReluLimit = 0.75f;
+
 class CudaFusedNorm : public CudaTest {
  protected:
   std::vector<HostTensor> run(std::shared_ptr<const Operator> op,
@@ -38,7 +41,9 @@ class CudaFusedNorm : public CudaTest {
                       [this](const KernelSpec& spec) { return backend().make_kernel(spec); },
                       {backend()});
   }
-  HostTensor relu(const HostTensor& x) { return run(std::make_shared<ops::Relu>(), {x})[0]; }
+  HostTensor relu(const HostTensor& x, float limit = ops::kNoLimit) {
+    return run(std::make_shared<ops::Relu>(limit), {x})[0];
+  }
   HostTensor add(const HostTensor& a, const HostTensor& b) {
     return run(std::make_shared<ops::Add>(), {a, b})[0];
   }
@@ -58,18 +63,21 @@ class CudaFusedNorm : public CudaTest {
   std::vector<HostTensor> normalize(const Setting& s,
                                     const std::vector<HostTensor>& inputs,
                                     bool relu_too,
-                                    bool residual) {
-    return run(std::make_shared<ops::BatchNormNormalize>(s.group_size, 1e-5f, relu_too, residual),
-               inputs);
+                                    bool residual,
+                                    float limit = ops::kNoLimit) {
+    return run(
+        std::make_shared<ops::BatchNormNormalize>(s.group_size, 1e-5f, relu_too, residual, limit),
+        inputs);
   }
   std::vector<HostTensor> bwd(const Setting& s,
                               const std::vector<HostTensor>& forward,
                               const HostTensor& saved,
                               const HostTensor& dy,
-                              bool relu_too) {
-    auto results = run(std::make_shared<ops::BatchNormBwdSums>(s.group_size, relu_too),
+                              bool relu_too,
+                              float limit = ops::kNoLimit) {
+    auto results = run(std::make_shared<ops::BatchNormBwdSums>(s.group_size, relu_too, limit),
                        {forward[0], dy, saved});
-    results.push_back(run(std::make_shared<ops::BatchNormBwdData>(s.group_size, relu_too),
+    results.push_back(run(std::make_shared<ops::BatchNormBwdData>(s.group_size, relu_too, limit),
                           {forward[0], dy, forward[1], saved, forward[3], results[0]})[0]);
     return results;
   }
@@ -81,6 +89,9 @@ TEST_F(CudaFusedNorm, ForwardHasTheBitsOfItsParts) {
     const auto plain = normalize(s, inputs, false, false);
     const auto fused = normalize(s, inputs, true, false);
     EXPECT_EQ(fused[0].bytes, relu(plain[0]).bytes) << s.x.to_string();
+    EXPECT_EQ(normalize(s, inputs, true, false, kReluLimit)[0].bytes,
+              relu(plain[0], kReluLimit).bytes)
+        << s.x.to_string() << " with a limit";
     for (std::size_t i = 2; i < plain.size(); ++i)
       EXPECT_EQ(fused[i].bytes, plain[i].bytes) << s.x.to_string() << " output " << i;
     inputs.push_back(random_f32(s.x, 7));
@@ -90,17 +101,19 @@ TEST_F(CudaFusedNorm, ForwardHasTheBitsOfItsParts) {
 }
 
 TEST_F(CudaFusedNorm, BackwardHasTheBitsOfItsParts) {
-  for (const Setting& s : kSettings) {
-    const std::vector<HostTensor> inputs = forward_inputs(s);
-    const auto plain = normalize(s, inputs, false, false);
-    const auto fused = normalize(s, inputs, true, false);
-    const HostTensor dy = random_f32(s.x, 6);
-    const HostTensor masked = run(std::make_shared<ops::ReluBwd>(), {dy, fused[0]})[0];
-    const auto apart = bwd(s, inputs, plain[1], masked, false);
-    const auto together = bwd(s, inputs, fused[1], dy, true);
-    for (std::size_t i = 0; i < apart.size(); ++i)
-      EXPECT_EQ(together[i].bytes, apart[i].bytes) << s.x.to_string() << " output " << i;
-  }
+  for (const Setting& s : kSettings)
+    for (const float limit : {ops::kNoLimit, kReluLimit}) {
+      const std::vector<HostTensor> inputs = forward_inputs(s);
+      const auto plain = normalize(s, inputs, false, false);
+      const auto fused = normalize(s, inputs, true, false, limit);
+      const HostTensor dy = random_f32(s.x, 6);
+      const HostTensor masked = run(std::make_shared<ops::ReluBwd>(limit), {dy, fused[0]})[0];
+      const auto apart = bwd(s, inputs, plain[1], masked, false);
+      const auto together = bwd(s, inputs, fused[1], dy, true, limit);
+      for (std::size_t i = 0; i < apart.size(); ++i)
+        EXPECT_EQ(together[i].bytes, apart[i].bytes)
+            << s.x.to_string() << " limit " << limit << " output " << i;
+    }
 }
 
 TEST_F(CudaFusedNorm, BackwardBehindAResidualHasTheBitsOfItsPartsInFp32AndBf16) {
@@ -133,11 +146,14 @@ TEST_F(CudaFusedNorm, InferenceHasTheBitsOfItsParts) {
   for (const Setting& s : kSettings) {
     const std::vector<HostTensor> all = forward_inputs(s);
     std::vector<HostTensor> inputs{all[0], all[1], all[2], all[4], all[5]};
-    const auto inference = [&](bool relu_too, bool residual) {
-      return run(std::make_shared<ops::BatchNormInference>(1e-5f, relu_too, residual), inputs)[0];
+    const auto inference = [&](bool relu_too, bool residual, float limit = ops::kNoLimit) {
+      return run(std::make_shared<ops::BatchNormInference>(1e-5f, relu_too, residual, limit),
+                 inputs)[0];
     };
     const HostTensor plain = inference(false, false);
     EXPECT_EQ(inference(true, false).bytes, relu(plain).bytes) << s.x.to_string();
+    EXPECT_EQ(inference(true, false, kReluLimit).bytes, relu(plain, kReluLimit).bytes)
+        << s.x.to_string();
     inputs.push_back(random_f32(s.x, 7));
     EXPECT_EQ(inference(true, true).bytes, relu(add(plain, inputs.back())).bytes)
         << s.x.to_string();

@@ -31,12 +31,18 @@ std::vector<OpCase> relu_cases() {
   for (const Shape& shape : kShapes)
     cases.push_back(
         {shape.to_string(), std::make_shared<ops::Relu>(), {random_f32(shape, 1)}, {{.c = 0}}});
+  for (const Shape& shape : kShapes)
+    cases.push_back({shape.to_string() + " up to 0.5",
+                     std::make_shared<ops::Relu>(0.5f),
+                     {random_f32(shape, 1)},
+                     {{.c = 0}}});
   std::vector<float> special = {NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-45f, -1e-45f};
   for (int i = 0; i < 12; ++i) special.push_back(float(i) - 6);
-  cases.push_back({"NaN stays NaN",
-                   std::make_shared<ops::Relu>(),
-                   {f32_tensor({std::int64_t(special.size())}, special)},
-                   {{.c = 0}}});
+  for (const float limit : {ops::kNoLimit, 3.0f})
+    cases.push_back({fmt::format("NaN stays NaN, limit {}", limit),
+                     std::make_shared<ops::Relu>(limit),
+                     {f32_tensor({std::int64_t(special.size())}, special)},
+                     {{.c = 0}}});
   return cases;
 }
 
@@ -47,6 +53,13 @@ std::vector<OpCase> relu_bwd_cases() {
                      std::make_shared<ops::ReluBwd>(),
                      {random_f32(shape, 2), random_f32(shape, 3)},
                      {{.c = 0}}});
+  // y as ReLU6 leaves it: 0, 6, and what is between.
+  const std::vector<float> y = {0, 6, 3, 1e-45f, std::nextafter(6.0f, 0.0f), 6, 0, 5.96875f, -0.0f};
+  const Shape few{std::int64_t(y.size())};
+  cases.push_back({"ReLU6",
+                   std::make_shared<ops::ReluBwd>(6.0f),
+                   {random_f32(few, 2), f32_tensor(few, y)},
+                   {{.c = 0}}});
   return cases;
 }
 

@@ -10,6 +10,7 @@
 #include "core/ops/cast.h"
 #include "core/ops/dropout.h"
 #include "core/ops/normalize.h"
+#include "core/ops/relu.h"
 #include "core/ops/scale.h"
 
 namespace lockstep::test {
@@ -20,16 +21,22 @@ float inverted(float value) { return std::bit_cast<float>(~std::bit_cast<std::ui
 }  // namespace
 
 ReferenceOutputs relu_reference(const ReferenceArgs& args) {
+  const double limit = op_cast<ops::Relu>(args.op).limit();
   std::vector<double> y = args.inputs[0];
-  for (double& v : y)
+  for (double& v : y) {
     if (v <= 0) v = 0;
+    if (v > limit) v = limit;
+  }
   return {y};
 }
 
 ReferenceOutputs relu_bwd_reference(const ReferenceArgs& args) {
+  const double limit = op_cast<ops::ReluBwd>(args.op).limit();
   std::vector<double> dx = args.inputs[0];
-  for (std::size_t i = 0; i < dx.size(); ++i)
-    if (!(args.inputs[1][i] > 0)) dx[i] = 0;
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    const double y = args.inputs[1][i];
+    if (!(y > 0) || (y == limit && std::isfinite(limit))) dx[i] = 0;
+  }
   return {dx};
 }
 
@@ -67,6 +74,23 @@ ReferenceOutputs normalize_reference(const ReferenceArgs& args) {
     y[i] = y[i] * double(op.scale()[c]) + double(op.shift()[c]);
   }
   return {y};
+}
+
+ReferenceOutputs channel_scale_reference(const ReferenceArgs& args) {
+  const std::vector<double>& gamma = args.inputs[1];
+  std::vector<double> y = args.inputs[0];
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] *= gamma[i % gamma.size()];
+  return {y};
+}
+
+ReferenceOutputs channel_scale_bwd_reference(const ReferenceArgs& args) {
+  const std::vector<double>&dy = args.inputs[0], &x = args.inputs[1], &gamma = args.inputs[2];
+  std::vector<double> dx = dy, dgamma(gamma.size(), 0.0);
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    dx[i] *= gamma[i % gamma.size()];
+    dgamma[i % gamma.size()] += dy[i] * x[i];
+  }
+  return {dx, dgamma};
 }
 
 ReferenceOutputs scale_reference(const ReferenceArgs& args) {

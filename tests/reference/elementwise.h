@@ -11,6 +11,8 @@ ReferenceOutputs add_reference(const ReferenceArgs& args);
 ReferenceOutputs dropout_reference(const ReferenceArgs& args);
 ReferenceOutputs normalize_reference(const ReferenceArgs& args);
 ReferenceOutputs scale_reference(const ReferenceArgs& args);
+ReferenceOutputs channel_scale_reference(const ReferenceArgs& args);
+ReferenceOutputs channel_scale_bwd_reference(const ReferenceArgs& args);
 ReferenceOutputs cast_reference(const ReferenceArgs& args);
 /// The nearest bf16, ties to even.
 double rounded_to_bf16(double value);

@@ -41,9 +41,11 @@ from safetensors.numpy import save_file
 from torch import nn
 
 from formula import initial_parameter, labels, rms, sketch, values
+from convnext_model import ConvNextTiny
 from golden_operators import operators
 from gpt_model import Gpt
 from llama_model import Llama
+from mobilenet_model import MobileNetV2
 from vit_model import Vit
 
 STEPS = 10
@@ -65,14 +67,17 @@ MODELS = {
     "resnet18_cifar": (lambda: resnet("resnet18", True), (3, 16, 16), 10, 8, 1e-4, 3e-5, 1e-2),
     "resnet50": (lambda: resnet("resnet50", False), (3, 64, 64), 10, 4, 1e-4, 3e-5, 1e-2),
     "vgg11_cifar": (lambda: vgg_cifar("vgg11_bn"), (3, 32, 32), 10, 8, 1e-4, 3e-5, 1e-2),
+    "mobilenet_v2_cifar": (lambda: MobileNetV2(10, True), (3, 16, 16), 10, 8, 1e-4, 3e-5, 1e-2),
+    "convnext_tiny_cifar": (lambda: ConvNextTiny(10, 2), (3, 16, 16), 10, 4, 1e-4, 3e-5, 1e-4),
     "vit_ti16_cifar": (lambda: Vit(16, 4, 192, 3, 10), (3, 16, 16), 10, 4, 0.01, 0.001, 1e-4),
     "gpt": (lambda: gpt(True, "tanh", True), (16,), 37, 4, 0.01, 0.001, 1e-4),
     "gpt_plain": (lambda: gpt(False, "none", False), (16,), 37, 4, 0.01, 0.001, 1e-8),
     "llama": (lambda: llama(2, True), (16,), 37, 4, 0.01, 0.001, 1e-8),
     "llama_grouped": (lambda: llama(1, False), (16,), 37, 4, 0.01, 0.001, 1e-8),
 }
-SHAPES = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg11_bn", "vgg16_bn", "vit_b_16"]
-NOT_DECAYED = ("cls_token", "pos_embed")  # of more than one dimension
+SHAPES = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg11_bn", "vgg16_bn",
+          "mobilenet_v2", "convnext_tiny", "vit_b_16"]
+NOT_DECAYED = ("cls_token", "pos_embed", "layer_scale")  # of more than one dimension
 
 
 def group_of(key: str) -> str | None:
@@ -145,7 +150,7 @@ def step_data(name: str, step: int, dtype):
 
 def optimizer_for(name: str, model: nn.Module, kind: str):
     sgd_lr, adamw_lr, adamw_eps = MODELS[name][4:]
-    decays = lambda name, p: p.ndim > 1 and name not in NOT_DECAYED  # noqa: E731
+    decays = lambda name, p: p.ndim > 1 and not name.endswith(NOT_DECAYED)  # noqa: E731
     groups = [{"params": [p for n, p in model.named_parameters() if decays(n, p)], "weight_decay": 5e-4},
               {"params": [p for n, p in model.named_parameters() if not decays(n, p)], "weight_decay": 0.0}]
     if kind == "sgd":

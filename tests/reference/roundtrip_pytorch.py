@@ -24,7 +24,8 @@ from safetensors.torch import load_file, save_file
 
 from formula import values
 
-TORCHVISION = {"vgg11": "vgg11_bn", "vgg16": "vgg16_bn", "vit-b16": "vit_b_16"}
+TORCHVISION = {"vgg11": "vgg11_bn", "vgg16": "vgg16_bn", "vit-b16": "vit_b_16",
+               "mobilenet-v2": "mobilenet_v2", "convnext-tiny": "convnext_tiny"}
 
 
 def lockstep(program, model, source, target):
@@ -76,7 +77,7 @@ def check(program, name, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("program")
-    parser.add_argument("--models", default="resnet18,resnet50,vgg11,vit-b16")
+    parser.add_argument("--models", default="resnet18,resnet50,vgg11,mobilenet-v2,convnext-tiny,vit-b16")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -24,8 +24,11 @@ void expect_channels(std::string_view op,
   for (const TensorType& t : vectors) expect_same(op, "a per-channel input", t, {{channels}});
 }
 
-std::string fused(bool relu, bool residual) {
-  return fmt::format("{}{}", residual ? " residual" : "", relu ? " relu" : "");
+std::string fused(bool relu, bool residual, float limit) {
+  return fmt::format("{}{}{}",
+                     residual ? " residual" : "",
+                     relu ? " relu" : "",
+                     limit == kNoLimit ? std::string() : fmt::format(" limit={}", limit));
 }
 
 }  // namespace
@@ -44,12 +47,13 @@ std::vector<TensorType> BatchNormMoments::infer(std::span<const TensorType> inpu
 }
 
 std::string BatchNormNormalize::attributes() const {
-  return fmt::format("group={} eps={}{}", group_size_, eps_, fused(relu_, residual_));
+  return fmt::format("group={} eps={}{}", group_size_, eps_, fused(relu_, residual_, limit_));
 }
 
 std::vector<TensorType> BatchNormNormalize::infer(std::span<const TensorType> inputs) const {
   expect_inputs("batch_norm", inputs, residual_ ? 8 : 7);
   LOCKSTEP_ASSERT(relu_ || !residual_);
+  LOCKSTEP_ASSERT(limit_ == kNoLimit || saves_affine());
   expect_features("batch_norm", inputs[0]);
   const Shape& x = inputs[0].shape;
   const std::int64_t channels = x[-1];
@@ -80,8 +84,9 @@ std::vector<ValueId> BatchNormNormalize::gradient(GradientBuilder& builder,
         node, std::make_shared<BatchNormResidualBwdSums>(group_size_), {x, dy, saved, y});
     grads[7] = dy = sums[3];
   } else {
-    sums = builder.emit(
-        node, std::make_shared<BatchNormBwdSums>(group_size_, saves_affine()), {x, dy, saved});
+    sums = builder.emit(node,
+                        std::make_shared<BatchNormBwdSums>(group_size_, saves_affine(), limit_),
+                        {x, dy, saved});
   }
   grads[1] = sums[1];
   grads[2] = sums[2];
@@ -90,13 +95,13 @@ std::vector<ValueId> BatchNormNormalize::gradient(GradientBuilder& builder,
   if (const std::int64_t parts = builder.type(moments).shape[1]; parts > 1)
     all_sums = builder.emit(node, std::make_shared<AllGather>(parts), {all_sums})[0];
   grads[0] = builder.emit(node,
-                          std::make_shared<BatchNormBwdData>(group_size_, saves_affine()),
+                          std::make_shared<BatchNormBwdData>(group_size_, saves_affine(), limit_),
                           {x, dy, gamma, saved, moments, all_sums})[0];
   return grads;
 }
 
 std::string BatchNormBwdSums::attributes() const {
-  return fmt::format("group={}{}", group_size_, fused(relu_, false));
+  return fmt::format("group={}{}", group_size_, fused(relu_, false, limit_));
 }
 
 std::vector<TensorType> BatchNormBwdSums::infer(std::span<const TensorType> inputs) const {
@@ -120,7 +125,7 @@ std::vector<TensorType> BatchNormResidualBwdSums::infer(std::span<const TensorTy
 }
 
 std::string BatchNormBwdData::attributes() const {
-  return fmt::format("group={}{}", group_size_, fused(relu_, false));
+  return fmt::format("group={}{}", group_size_, fused(relu_, false, limit_));
 }
 
 std::vector<TensorType> BatchNormBwdData::infer(std::span<const TensorType> inputs) const {
@@ -130,11 +135,12 @@ std::vector<TensorType> BatchNormBwdData::infer(std::span<const TensorType> inpu
 }
 
 std::string BatchNormInference::attributes() const {
-  return fmt::format("eps={}{}", eps_, fused(relu_, residual_));
+  return fmt::format("eps={}{}", eps_, fused(relu_, residual_, limit_));
 }
 
 std::vector<TensorType> BatchNormInference::infer(std::span<const TensorType> inputs) const {
   expect_inputs("batch_norm", inputs, residual_ ? 6 : 5);
+  LOCKSTEP_ASSERT(limit_ == kNoLimit || (relu_ && !residual_));
   expect_features("batch_norm", inputs[0]);
   expect_channels("batch_norm", inputs.subspan(1, 4), inputs[0].shape[-1]);
   if (residual_) expect_same("batch_norm", "residual", inputs[5], inputs[0]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/ops/activation.h"
 #include "core/ops/op_base.h"
 
 /// Batch normalisation (Ioffe and Szegedy 2015, algorithm 1) in small operators, so that one
@@ -37,23 +38,29 @@ class BatchNormMoments final : public OpBase<OpKind::batch_norm_moments> {
 };
 
 /// y = f(gamma * (x - mean) * rstd + beta + r) with mean, rstd = 1 / sqrt(var + eps) of each group,
-/// its parts combined in order (Chan et al. 1979), f the identity or ReLU, r a residual or 0.
-/// Inputs: x, gamma: [C], beta: [C], moments: [groups, parts, 3, C], running_mean: [C],
+/// its parts combined in order (Chan et al. 1979), f the identity or ReLU, perhaps with an upper
+/// limit where there is no residual (Relu), r a residual or 0. Inputs: x, gamma: [C], beta: [C],
+/// moments: [groups, parts, 3, C], running_mean: [C],
 ///   running_var: [C], sample_weight: [1] (one over the samples of the global batch), r as x (only
 ///   with residual).
 /// Outputs: y as x; saved: [groups, 2, C] (mean, rstd), with ReLU and no residual [groups, 4, C]:
-///   then also the scale and shift with which y = max(0, x scale + shift), one rounding, so that
+///   then also the scale and shift with which y = f(x scale + shift), one rounding, so that
 ///   backward finds the same mask from x; and, accumulated over micro-batches,
 ///   mean_sum: [C], var_sum: [C] (unbiased) and weight_sum: [1], in which a group weighs its
 ///   samples in this micro-batch times sample_weight.
 class BatchNormNormalize final : public OpBase<OpKind::batch_norm_normalize> {
  public:
-  BatchNormNormalize(std::int64_t group_size, float eps, bool relu = false, bool residual = false)
-      : group_size_(group_size), eps_(eps), relu_(relu), residual_(residual) {}
+  BatchNormNormalize(std::int64_t group_size,
+                     float eps,
+                     bool relu = false,
+                     bool residual = false,
+                     float limit = kNoLimit)
+      : group_size_(group_size), eps_(eps), relu_(relu), residual_(residual), limit_(limit) {}
   std::int64_t group_size() const { return group_size_; }
   float eps() const { return eps_; }
   bool relu() const { return relu_; }
   bool residual() const { return residual_; }
+  float limit() const { return limit_; }
   /// Backward finds ReLU's mask from x, scale and shift.
   bool saves_affine() const { return relu_ && !residual_; }
 
@@ -68,18 +75,20 @@ class BatchNormNormalize final : public OpBase<OpKind::batch_norm_normalize> {
   std::int64_t group_size_;
   float eps_;
   bool relu_, residual_;
+  float limit_;
 };
 
-/// With ReLU, dy counts only where x scale + shift > 0.
+/// With ReLU, dy counts only where 0 < x scale + shift < limit.
 /// Inputs: x, dy as x, saved: [groups, 2, C], with ReLU [groups, 4, C].
 /// Outputs: sums: [groups, 1, 2, C] (sum of dy, sum of dy * xhat; this rank's part), and,
 ///   accumulated, dgamma: [C] and dbeta: [C]: the same sums over all groups.
 class BatchNormBwdSums final : public OpBase<OpKind::batch_norm_bwd_sums> {
  public:
-  explicit BatchNormBwdSums(std::int64_t group_size, bool relu = false)
-      : group_size_(group_size), relu_(relu) {}
+  explicit BatchNormBwdSums(std::int64_t group_size, bool relu = false, float limit = kNoLimit)
+      : group_size_(group_size), relu_(relu), limit_(limit) {}
   std::int64_t group_size() const { return group_size_; }
   bool relu() const { return relu_; }
+  float limit() const { return limit_; }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -88,6 +97,7 @@ class BatchNormBwdSums final : public OpBase<OpKind::batch_norm_bwd_sums> {
  private:
   std::int64_t group_size_;
   bool relu_;
+  float limit_;
 };
 
 /// The sums after a residual and ReLU, and the gradient before these, which is the residual's too:
@@ -117,16 +127,17 @@ class BatchNormResidualBwdSums final : public OpBase<OpKind::batch_norm_residual
 
 /// dx = gamma * rstd * (dy - sum(dy) / n - xhat * sum(dy * xhat) / n), n values in the group;
 /// dx = gamma * rstd * dy in a group with one value per channel. With ReLU, dy is 0 where
-/// x scale + shift <= 0. dx may overwrite dy.
+/// not 0 < x scale + shift < limit. dx may overwrite dy.
 /// Inputs: x, dy, gamma: [C], saved: [groups, 2, C], with ReLU [groups, 4, C], moments: [groups,
 /// parts, 3, C] (for n),
 ///   sums: [groups, parts, 2, C].  Output: dx as x.
 class BatchNormBwdData final : public OpBase<OpKind::batch_norm_bwd_data> {
  public:
-  explicit BatchNormBwdData(std::int64_t group_size, bool relu = false)
-      : group_size_(group_size), relu_(relu) {}
+  explicit BatchNormBwdData(std::int64_t group_size, bool relu = false, float limit = kNoLimit)
+      : group_size_(group_size), relu_(relu), limit_(limit) {}
   std::int64_t group_size() const { return group_size_; }
   bool relu() const { return relu_; }
+  float limit() const { return limit_; }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -135,6 +146,7 @@ class BatchNormBwdData final : public OpBase<OpKind::batch_norm_bwd_data> {
  private:
   std::int64_t group_size_;
   bool relu_;
+  float limit_;
 };
 
 /// Evaluation: y = f(gamma * (x - running_mean) / sqrt(running_var + eps) + beta + r), f and r as
@@ -142,11 +154,15 @@ class BatchNormBwdData final : public OpBase<OpKind::batch_norm_bwd_data> {
 /// as x (only with residual).
 class BatchNormInference final : public OpBase<OpKind::batch_norm_inference> {
  public:
-  explicit BatchNormInference(float eps, bool relu = false, bool residual = false)
-      : eps_(eps), relu_(relu), residual_(residual) {}
+  explicit BatchNormInference(float eps,
+                              bool relu = false,
+                              bool residual = false,
+                              float limit = kNoLimit)
+      : eps_(eps), relu_(relu), residual_(residual), limit_(limit) {}
   float eps() const { return eps_; }
   bool relu() const { return relu_; }
   bool residual() const { return residual_; }
+  float limit() const { return limit_; }
 
   std::string attributes() const override;
   std::vector<TensorType> infer(std::span<const TensorType> inputs) const override;
@@ -155,6 +171,7 @@ class BatchNormInference final : public OpBase<OpKind::batch_norm_inference> {
  private:
   float eps_;
   bool relu_, residual_;
+  float limit_;
 };
 
 }  // namespace lockstep::ops

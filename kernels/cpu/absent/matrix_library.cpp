@@ -16,6 +16,8 @@ void check_matrix_library() {}
 
 void use_one_thread() {}
 
+bool has_depthwise_kernels() { return false; }
+
 Bf16Products library_bf16_products() { return Bf16Products::widened; }
 
 std::function<void()> make_square_matmul(DType type, std::int64_t size) {

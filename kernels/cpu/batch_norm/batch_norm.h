@@ -53,7 +53,7 @@ LOCKSTEP_STORED_LOOP(void,
                       const float* mean,
                       float* sum,
                       float* products));
-/// The same where x scale + shift > 0; elsewhere dy counts as 0.
+/// The same where 0 < x scale + shift <= largest; elsewhere dy counts as 0.
 LOCKSTEP_STORED_LOOP(void,
                      sum_products_relu,
                      (const T* x,
@@ -63,6 +63,7 @@ LOCKSTEP_STORED_LOOP(void,
                       const float* mean,
                       const float* scale,
                       const float* shift,
+                      float largest,
                       float* sum,
                       float* products));
 /// The same with dz = y > 0 ? dy + other : 0, which is also stored, in place of dy: the sum rounded
@@ -93,7 +94,7 @@ LOCKSTEP_STORED_LOOP(void,
                       const float* mean,
                       const float* c,
                       std::int64_t period));
-/// The same with dy counting as 0 where x scale + shift <= 0.
+/// The same with dy counting as 0 where not 0 < x scale + shift <= largest.
 LOCKSTEP_STORED_LOOP(void,
                      batch_norm_bwd_relu,
                      (T * dx,
@@ -106,6 +107,7 @@ LOCKSTEP_STORED_LOOP(void,
                       const float* c,
                       const float* scale,
                       const float* shift,
+                      float largest,
                       std::int64_t period));
 
 }  // namespace lockstep::cpu

@@ -16,6 +16,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   BatchNormBwdSumsKernel(const ops::BatchNormBwdSums& op, const KernelSpec& spec)
       : groups_(spec.inputs[0].shape, op.group_size()),
         relu_(op.relu()),
+        largest_(ops::largest_open(op.limit())),
         adds_dgamma_(spec.output_accumulates[1]),
         adds_dbeta_(spec.output_accumulates[2]) {}
   BatchNormBwdSumsKernel(const ops::BatchNormResidualBwdSums& op, const KernelSpec& spec)
@@ -90,7 +91,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
                              block_products());
     else if (relu_)
       sum_products_relu_(
-          x, dy, rows, columns, mean(), scale(), shift(), block_sum(), block_products());
+          x, dy, rows, columns, mean(), scale(), shift(), largest_, block_sum(), block_products());
     else
       sum_products_(x, dy, rows, columns, mean(), block_sum(), block_products());
     add_to_f64_(sums(), block_sum(), columns);
@@ -121,6 +122,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   decltype(&baseline::add_to_f64) add_to_f64_ = LOCKSTEP_CHOOSE(add_to_f64);
   BatchNormGroups groups_;
   bool relu_ = false, residual_ = false, two_uses_ = false;
+  float largest_ = ops::kNoLimit;
   bool adds_dgamma_, adds_dbeta_;
 };
 
@@ -130,6 +132,7 @@ class BatchNormBwdDataKernel final : public BoundKernel {
   BatchNormBwdDataKernel(const ops::BatchNormBwdData& op, const KernelSpec& spec)
       : groups_(spec.inputs[0].shape, op.group_size()),
         relu_(op.relu()),
+        largest_(ops::largest_open(op.limit())),
         parts_(spec.inputs[4].shape[1]) {}
 
   std::size_t workspace_bytes() const override {
@@ -159,6 +162,7 @@ class BatchNormBwdDataKernel final : public BoundKernel {
                              part(3),
                              part(4),
                              part(5),
+                             largest_,
                              columns);
       else
         batch_norm_bwd_(
@@ -205,6 +209,7 @@ class BatchNormBwdDataKernel final : public BoundKernel {
       LOCKSTEP_CHOOSE(batch_norm_bwd_relu<T>);
   BatchNormGroups groups_;
   bool relu_;
+  float largest_;
   std::int64_t parts_;
 };
 

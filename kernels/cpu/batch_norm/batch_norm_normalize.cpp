@@ -40,6 +40,7 @@ class BatchNormNormalizeKernel final : public BoundKernel {
         relu_(op.relu()),
         residual_(op.residual()),
         saves_affine_(op.saves_affine()),
+        limit_(op.limit()),
         adds_mean_(spec.output_accumulates[2]),
         adds_var_(spec.output_accumulates[3]),
         adds_weight_(spec.output_accumulates[4]) {}
@@ -72,8 +73,10 @@ class BatchNormNormalizeKernel final : public BoundKernel {
     const std::int64_t period = groups_.pattern_columns();
     if (residual_)
       affine_add_relu_(y, x, input<T>(7) + offset, elems, scale(), shift(), period);
+    else if (relu_)
+      affine_relu_(y, x, elems, scale(), shift(), period, limit_);
     else
-      (relu_ ? affine_relu_ : affine_)(y, x, elems, scale(), shift(), period);
+      affine_(y, x, elems, scale(), shift(), period);
   }
   std::int64_t saved_elems() const { return (saves_affine_ ? 4 : 2) * groups_.channels; }
 
@@ -120,6 +123,7 @@ class BatchNormNormalizeKernel final : public BoundKernel {
   std::int64_t parts_;
   float eps_;
   bool relu_, residual_, saves_affine_;
+  float limit_;
   bool adds_mean_, adds_var_, adds_weight_;
 };
 
@@ -127,7 +131,11 @@ template <typename T>
 class BatchNormInferenceKernel final : public BoundKernel {
  public:
   BatchNormInferenceKernel(const ops::BatchNormInference& op, const Shape& x)
-      : groups_(x, 0), eps_(op.eps()), relu_(op.relu()), residual_(op.residual()) {}
+      : groups_(x, 0),
+        eps_(op.eps()),
+        relu_(op.relu()),
+        residual_(op.residual()),
+        limit_(op.limit()) {}
 
   std::size_t workspace_bytes() const override {
     return std::size_t(2 * groups_.pattern_columns()) * sizeof(float);
@@ -146,8 +154,10 @@ class BatchNormInferenceKernel final : public BoundKernel {
     const std::int64_t elems = groups_.elems_in(0), period = groups_.pattern_columns();
     if (residual_)
       affine_add_relu_(output<T>(0), input<T>(0), input<T>(5), elems, scale, shift, period);
+    else if (relu_)
+      affine_relu_(output<T>(0), input<T>(0), elems, scale, shift, period, limit_);
     else
-      (relu_ ? affine_relu_ : affine_)(output<T>(0), input<T>(0), elems, scale, shift, period);
+      affine_(output<T>(0), input<T>(0), elems, scale, shift, period);
   }
 
  private:
@@ -157,6 +167,7 @@ class BatchNormInferenceKernel final : public BoundKernel {
   BatchNormGroups groups_;
   float eps_;
   bool relu_, residual_;
+  float limit_;
 };
 
 }  // namespace

@@ -125,13 +125,16 @@ LOCKSTEP_INLINE void masked_bwd(T* dx,
   }
 }
 
-/// dy where the forward operator's x scale + shift, rounded as there, is above 0.
+/// dy where the forward operator's x scale + shift, rounded as there, is above 0, and not above
+/// `largest`.
 struct ReluMask {
   const float* scale;
   const float* shift;
+  Vec largest;
   template <typename Lanes>
   LOCKSTEP_INLINE Vec operator()(std::int64_t i, Vec x, Vec dy, Lanes lanes) const {
-    return fma(x, load(scale + i, lanes), load(shift + i, lanes)) > zero() ? dy : zero();
+    const Vec v = fma(x, load(scale + i, lanes), load(shift + i, lanes));
+    return (v > zero()) & (v <= largest) ? dy : zero();
   }
 };
 
@@ -196,10 +199,11 @@ void sum_products_relu(const T* x,
                        const float* mean,
                        const float* scale,
                        const float* shift,
+                       float largest,
                        float* sum,
                        float* products) {
-  column_products(
-      x, rows, columns, mean, sum, products, MaskedGradient<T, ReluMask>{dy, {scale, shift}});
+  const ReluMask mask{scale, shift, broadcast(largest)};
+  column_products(x, rows, columns, mean, sum, products, MaskedGradient<T, ReluMask>{dy, mask});
 }
 
 template <typename T>
@@ -249,8 +253,9 @@ void batch_norm_bwd_relu(T* dx,
                          const float* c,
                          const float* scale,
                          const float* shift,
+                         float largest,
                          std::int64_t period) {
-  masked_bwd(dx, dy, x, elems, a, b, mean, c, period, ReluMask{scale, shift});
+  masked_bwd(dx, dy, x, elems, a, b, mean, c, period, ReluMask{scale, shift, broadcast(largest)});
 }
 
 LOCKSTEP_INSTANTIATE(sum_deviations);

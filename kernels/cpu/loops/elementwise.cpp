@@ -13,10 +13,19 @@ void relu(T* y, const T* x, std::int64_t elems) {
 }
 
 template <typename T>
-void relu_bwd(T* dx, const T* dy, const T* y, std::int64_t elems) {
+void relu_limited(T* y, const T* x, std::int64_t elems, float limit) {
+  const Vec most = broadcast(limit);
   for_each_vec(elems, [=](std::int64_t i, auto lanes) {
-    const Vec d = load(dy + i, lanes);
-    store(dx + i, load(y + i, lanes) > zero() ? d : zero(), lanes);
+    store(y + i, min(most, max(zero(), load(x + i, lanes))), lanes);
+  });
+}
+
+template <typename T>
+void relu_bwd(T* dx, const T* dy, const T* y, std::int64_t elems, float largest) {
+  const Vec most = broadcast(largest);
+  for_each_vec(elems, [=](std::int64_t i, auto lanes) {
+    const Vec d = load(dy + i, lanes), v = load(y + i, lanes);
+    store(dx + i, (v > zero()) & (v <= most) ? d : zero(), lanes);
   });
 }
 
@@ -87,7 +96,9 @@ void affine_relu(T* y,
                  std::int64_t elems,
                  const float* scale,
                  const float* shift,
-                 std::int64_t period) {
+                 std::int64_t period,
+                 float limit) {
+  const Vec most = broadcast(limit);
   affine_rows(
       y,
       elems,
@@ -95,7 +106,7 @@ void affine_relu(T* y,
       shift,
       period,
       [=](std::int64_t i, auto lanes) { return load(x + i, lanes); },
-      [](std::int64_t, Vec v, auto) { return max(zero(), v); });
+      [=](std::int64_t, Vec v, auto) { return min(most, max(zero(), v)); });
 }
 
 template <typename T>
@@ -155,6 +166,7 @@ void round_to_f32(float* y, const float* x, std::int64_t elems) {
 }
 
 LOCKSTEP_INSTANTIATE(relu);
+LOCKSTEP_INSTANTIATE(relu_limited);
 LOCKSTEP_INSTANTIATE(relu_bwd);
 LOCKSTEP_INSTANTIATE(add);
 LOCKSTEP_INSTANTIATE(scale);

@@ -45,6 +45,8 @@ std::string matrix_library() {
   return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
 }
 
+bool has_depthwise_kernels() { return true; }
+
 void check_matrix_library() {
   // Of another major version, structures differ under the names that the linker compares; an older
   // minor one may lack functions.

@@ -23,6 +23,7 @@ struct AffineArgs {
   T* y = nullptr;                 // may be x
   const float* affine = nullptr;  // [groups, 2, channels]: scale, shift
   bool relu = false;
+  float limit = ops::kNoLimit;  // of ReLU
 };
 
 template <typename T, int width>
@@ -49,6 +50,7 @@ __global__ void __launch_bounds__(kBlock, 3) affine_kernel(AffineArgs<T> a, Batc
         float y = fmaf(to_float(x[k].values[i]), scale.values[i], shift.values[i]);
         if (a.residual != nullptr) y += to_float(r[k].values[i]);
         if (a.relu && 0.0f > y) y = 0.0f;  // NaN stays
+        if (a.relu && y > a.limit) y = a.limit;
         x[k].values[i] = from_float<T>(y);
       }
       store_chunk(a.y + (row + k * step) * tiles.channels + place.channel, x[k]);

@@ -38,6 +38,7 @@ struct SumArgs {
   const float* saved = nullptr;
   double* partial = nullptr;  // [groups, tiles, 2, channels]
   bool relu = false;
+  float largest = ops::kNoLimit;  // ops::largest_open()
   // After a residual and ReLU: the gradient is dz = y > 0 ? dy + other : 0.
   const T* y = nullptr;
   const T* other = nullptr;  // null: none
@@ -69,7 +70,8 @@ __global__ void __launch_bounds__(kBlock, 2)
     const Saved<width> saved(
         a.saved + place.group * (a.relu ? 4 : 2) * tiles.channels + place.channel,
         tiles.channels,
-        !residual && a.relu);
+        !residual && a.relu,
+        a.largest);
     for (std::int64_t row = place.first_row; row < place.end_row; row += kSumBatch<T> * step) {
       Chunk<T, width> x[kSumBatch<T>], dy[kSumBatch<T>];
 #pragma unroll
@@ -185,6 +187,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
                          const Device& device)
       : BatchNormBwdSumsKernel(op.group_size(), spec, device) {
     relu_ = op.relu();
+    largest_ = ops::largest_open(op.limit());
   }
   BatchNormBwdSumsKernel(const ops::BatchNormResidualBwdSums& op,
                          const KernelSpec& spec,
@@ -212,7 +215,8 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
                          .dy = input<T>(1),
                          .saved = input(2),
                          .partial = workspace<double>(),
-                         .relu = relu_});
+                         .relu = relu_,
+                         .largest = largest_});
     const JoinArgs join{.partial = workspace<double>(),
                         .saved = input(2),
                         .sums = output(0),
@@ -259,6 +263,7 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
 
   BatchNormTiles tiles_;
   bool relu_ = false, residual_ = false, two_uses_ = false;
+  float largest_ = ops::kNoLimit;
   bool adds_dgamma_, adds_dbeta_;
 };
 

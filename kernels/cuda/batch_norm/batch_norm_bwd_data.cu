@@ -23,6 +23,7 @@ struct DataArgs {
   T* dx = nullptr;                 // may be dy
   std::int64_t parts = 0;
   bool relu = false;
+  float largest = ops::kNoLimit;  // ops::largest_open()
 };
 
 /// A thread for each channel of each group.
@@ -55,8 +56,10 @@ __global__ void __launch_bounds__(kBlock, 2)
   const TilePlace place(tiles);
   if (place.first_row >= place.end_row) return;
   const std::int64_t channels = tiles.channels, step = place.row_lanes;
-  const Saved<width> saved(
-      a.saved + place.group * (a.relu ? 4 : 2) * channels + place.channel, channels, a.relu);
+  const Saved<width> saved(a.saved + place.group * (a.relu ? 4 : 2) * channels + place.channel,
+                           channels,
+                           a.relu,
+                           a.largest);
   const float* const factors = a.factors + place.group * 3 * channels + place.channel;
   const Chunk<float, width> of_dy = load_chunk<width>(factors);
   const Chunk<float, width> of_x = load_chunk<width>(factors + channels);
@@ -93,6 +96,7 @@ class BatchNormBwdDataKernel final : public BoundKernel {
       : BoundKernel(device),
         tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kMapBlocks, kMapBatch<T>),
         relu_(op.relu()),
+        largest_(ops::largest_open(op.limit())),
         parts_(spec.inputs[4].shape[1]) {}
 
   std::size_t workspace_bytes() const override {
@@ -110,7 +114,8 @@ class BatchNormBwdDataKernel final : public BoundKernel {
                            .factors = workspace<float>(),
                            .dx = output<T>(0),
                            .parts = parts_,
-                           .relu = relu_};
+                           .relu = relu_,
+                           .largest = largest_};
     launch("batch_norm_bwd_data factors",
            cover(tiles_.channels * tiles_.groups),
            stream(),
@@ -130,6 +135,7 @@ class BatchNormBwdDataKernel final : public BoundKernel {
  private:
   BatchNormTiles tiles_;
   bool relu_;
+  float largest_;
   std::int64_t parts_;
 };
 

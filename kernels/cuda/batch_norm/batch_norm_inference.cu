@@ -37,7 +37,8 @@ class BatchNormInferenceKernel final : public BoundKernel {
         tiles_(spec.inputs[0].shape, 0, Pack<T>::kElems, kMapBlocks, kMapBatch<T>),
         eps_(op.eps()),
         relu_(op.relu()),
-        residual_(op.residual()) {}
+        residual_(op.residual()),
+        limit_(op.limit()) {}
 
   std::size_t workspace_bytes() const override {
     return std::size_t(2 * tiles_.channels) * sizeof(float);
@@ -58,7 +59,8 @@ class BatchNormInferenceKernel final : public BoundKernel {
                                .residual = residual_ ? input<T>(5) : nullptr,
                                .y = output<T>(0),
                                .affine = workspace<float>(),
-                               .relu = relu_},
+                               .relu = relu_,
+                               .limit = limit_},
                  tiles_,
                  stream());
   }
@@ -67,6 +69,7 @@ class BatchNormInferenceKernel final : public BoundKernel {
   BatchNormTiles tiles_;
   float eps_;
   bool relu_, residual_;
+  float limit_;
 };
 
 }  // namespace

@@ -100,6 +100,7 @@ class BatchNormNormalizeKernel final : public BoundKernel {
         relu_(op.relu()),
         residual_(op.residual()),
         saves_affine_(op.saves_affine()),
+        limit_(op.limit()),
         adds_mean_(spec.output_accumulates[2]),
         adds_var_(spec.output_accumulates[3]),
         adds_weight_(spec.output_accumulates[4]) {}
@@ -134,7 +135,8 @@ class BatchNormNormalizeKernel final : public BoundKernel {
                                .residual = residual_ ? input<T>(7) : nullptr,
                                .y = output<T>(0),
                                .affine = workspace<float>(),
-                               .relu = relu_},
+                               .relu = relu_,
+                               .limit = limit_},
                  tiles_,
                  stream());
   }
@@ -144,6 +146,7 @@ class BatchNormNormalizeKernel final : public BoundKernel {
   std::int64_t parts_;
   float eps_;
   bool relu_, residual_, saves_affine_;
+  float limit_;
   bool adds_mean_, adds_var_, adds_weight_;
 };
 

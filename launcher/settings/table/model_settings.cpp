@@ -195,13 +195,16 @@ void add_model_settings(std::vector<Setting>& table) {
       .when(with_model([](std::string_view model) { return model == "mlp"; },
                        "it belongs to --model mlp"))
       .shown_as("128");
-  rows.choice("stem",
-              LOCKSTEP_AT(model.stem),
-              Words<nn::Stem>{{"imagenet", nn::Stem::imagenet}, {"cifar", nn::Stem::cifar}},
-              "cifar is for small images: ResNets have a 3x3 stride-1 stem without max-pool, VGG a "
-              "single linear layer on averaged features, ViT patches of 4x4")
+  rows.choice(
+          "stem",
+          LOCKSTEP_AT(model.stem),
+          Words<nn::Stem>{{"imagenet", nn::Stem::imagenet}, {"cifar", nn::Stem::cifar}},
+          "cifar is for small images: ResNets have a 3x3 stride-1 stem without max-pool, VGG a "
+          "single linear layer on averaged features, MobileNetV2 less stride, ConvNeXt patches of "
+          "2x2, ViT of 4x4")
       .when(with_model([](std::string_view model) { return nn::has_stem(std::string(model)); },
-                       "it belongs to the models of ImageNet, resnet18 to vit-b16"))
+                       "it belongs to the models of ImageNet: resnet18 and larger, vgg*, "
+                       "mobilenet-*, convnext-*, vit-*"))
       .shown_as("imagenet");
   rows.real("dropout",
             LOCKSTEP_AT(model.dropout),
@@ -212,10 +215,14 @@ void add_model_settings(std::vector<Setting>& table) {
             LOCKSTEP_AT(model.stochastic_depth),
             0,
             0.999999,
-            "vit: probability that a sample skips a branch of the last block; it falls to 0 in the "
+            "vit, convnext: probability that a sample skips a branch of the last block; it falls "
+            "to 0 in the "
             "first (drop path)")
-      .when(with_model([](std::string_view model) { return model.starts_with("vit-"); },
-                       "it belongs to the models vit-*"));
+      .when(with_model(
+          [](std::string_view model) {
+            return model.starts_with("vit-") || model.starts_with("convnext-");
+          },
+          "it belongs to the models vit-* and convnext-*"));
   for (Setting& row : table) row.belongs_to("model");
   rows.custom(
           "batch-norm",

@@ -3,13 +3,15 @@
 
 #include "kernels/cpu/activation_kernel.h"
 #include "kernels/cpu/bf16_products.h"
-#include "kernels/cpu/empty_conv2d.h"
+#include "kernels/cpu/convolution/depthwise_kernels.h"
+#include "kernels/cpu/convolution/empty_conv2d.h"
 #include "kernels/cpu/fp32_fallback_kernel.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/matrix_library.h"
 
-// Convolutions are the matrix library's; what it does not do stands around them: ReLU, tensors
-// without elements, and bf16 on processors that do not multiply it.
+// Convolutions are the matrix library's, but for depthwise ones that own loops do faster; what it
+// does not do stands around them: ReLU, tensors without elements, and bf16 on processors that do
+// not multiply it.
 namespace lockstep::cpu {
 namespace {
 
@@ -28,6 +30,8 @@ std::unique_ptr<Kernel> make_conv2d_kernel(const ops::Conv2d& op, const KernelSp
       return make_conv2d_kernel(ops::Conv2d(attrs), product);
     });
   }
+  if (!is_empty(spec))
+    if (auto own = make_depthwise(op.attrs(), spec)) return own;
   if (is_widened(spec))
     return make_fp32_fallback_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_conv2d_kernel(op, wide); });
@@ -37,6 +41,8 @@ std::unique_ptr<Kernel> make_conv2d_kernel(const ops::Conv2d& op, const KernelSp
 
 std::unique_ptr<Kernel> make_conv2d_bwd_data_kernel(const ops::Conv2dBwdData& op,
                                                     const KernelSpec& spec) {
+  if (!is_empty(spec))
+    if (auto own = make_depthwise_bwd_data(op.attrs(), spec)) return own;
   if (is_widened(spec))
     return make_fp32_fallback_kernel(
         spec, 1, [&](const KernelSpec& wide) { return make_conv2d_bwd_data_kernel(op, wide); });
@@ -46,6 +52,8 @@ std::unique_ptr<Kernel> make_conv2d_bwd_data_kernel(const ops::Conv2dBwdData& op
 
 std::unique_ptr<Kernel> make_conv2d_bwd_weights_kernel(const ops::Conv2dBwdWeights& op,
                                                        const KernelSpec& spec) {
+  if (!is_empty(spec))
+    if (auto own = make_depthwise_bwd_weights(op.attrs(), spec)) return own;
   if (is_widened(spec))
     return make_fp32_fallback_kernel(
         spec, -1, [&](const KernelSpec& wide) { return make_conv2d_bwd_weights_kernel(op, wide); });
