@@ -17,6 +17,9 @@ struct BatchPlan {
   int ranks = 1;
   int cluster = 1;              ///< ranks that form one batch-norm group; 1: groups are local
   std::int64_t group_size = 0;  ///< samples in a local group; 0: the micro-batch
+  /// Whether ranks take turns with shards, as with Sharding::gradients, instead of consecutive
+  /// ones.
+  bool dealt = false;
 
   /// "global batch 256 = 8 micro-batches of 32 on 2 ranks, 8 shards"
   std::string to_string() const;

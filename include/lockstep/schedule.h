@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace lockstep {
@@ -31,14 +33,24 @@ struct ShardRange {
 struct Schedule {
   std::int64_t samples = 0;
   int shards = 0;  ///< of this batch, of all ranks
-  /// Of every rank. A shard in no range has no micro-batch.
+  /// How often ranks exchange gradients: once, after all their shards, or, with
+  /// Sharding::gradients, each time that every rank has computed one.
+  int turns = 1;
+  /// [turns][ranks]: what each rank computes before each exchange. A shard in no range has no
+  /// micro-batch.
   std::vector<ShardRange> shards_of_rank;
   std::vector<ShardWork> work;  ///< of this rank
   /// Where several ranks form a batch-norm group: the micro-batches of the one that has most. The
   /// others compute zero samples in the missing rounds, to join the collectives.
   int rounds = 0;
-  /// The most rounds that any rank runs: equal on all ranks.
+  /// The most rounds that any rank runs, summed over turns, as ranks wait for each other after
+  /// each: equal on all ranks.
   int most_rounds = 0;
+
+  std::span<const ShardRange> owners(int turn) const {
+    const std::size_t ranks = shards_of_rank.size() / std::size_t(turns);
+    return std::span(shards_of_rank).subspan(std::size_t(turn) * ranks, ranks);
+  }
 };
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,9 +27,13 @@ struct TrainSummary;
 /// on 1 and on 8 ranks have the same bits; or as the library that moves them likes it, which is
 /// faster.
 enum class Reduction : std::uint8_t { reproducible, fast };
-/// What each rank holds and updates a part of (Rajbhandari et al. 2020, ZeRO): nothing; or state of
-/// the optimizer and average of the weights (ZeRO-1). No bit depends on it.
-enum class Sharding : std::uint8_t { none, optimizer };
+/// What each rank holds a part of (Rajbhandari et al. 2020, ZeRO): nothing; state of the optimizer
+/// and average of the weights (ZeRO-1); or also the sums of gradients that are accumulated (as in
+/// ZeRO-2), for which ranks exchange gradients after each shard instead of once a step. No bit
+/// depends on it.
+enum class Sharding : std::uint8_t { none, optimizer, gradients };
+/// "optimizer"
+std::string_view name_of(Sharding sharding);
 
 inline constexpr int kAutoShards = -1;  ///< TrainOptions::shards
 

@@ -23,12 +23,14 @@ std::string resolve_sharding(RankContext& context,
   const auto bytes = [](const std::optional<std::uint64_t>& taken) {
     return taken ? format_bytes(double(*taken)) : std::string("more than --memory-limit");
   };
-  if (choice.sharding == Sharding::optimizer)
-    return fmt::format("shard auto: optimizer; a rank takes {}, without {}",
-                       bytes(choice.optimizer_bytes),
-                       bytes(choice.none_bytes));
-  if (!choice.none_bytes && context.size() == 1) return "shard auto: none, with one rank";
-  return fmt::format("shard auto: none; a rank takes {}", bytes(choice.none_bytes));
+  const auto none_bytes = choice.bytes_with(Sharding::none);
+  if (choice.sharding != Sharding::none)
+    return fmt::format("shard auto: {}; a rank takes {}, without {}",
+                       name_of(choice.sharding),
+                       bytes(choice.bytes_with(choice.sharding)),
+                       bytes(none_bytes));
+  if (!none_bytes && context.size() == 1) return "shard auto: none, with one rank";
+  return fmt::format("shard auto: none; a rank takes {}", bytes(none_bytes));
 }
 
 }  // namespace lockstep

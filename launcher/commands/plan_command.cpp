@@ -188,11 +188,8 @@ std::string format_planned_data(const TrainFlags& flags, const data::Dataset& da
 void add_traffic(PlanReport& report) {
   const BatchPlan& batch = report.plan.batch;
   const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
-  report.traffic = host_traffic(report.plan.buckets,
-                                schedule.shards,
-                                schedule.shards_of_rank,
-                                report.ranks_per_host,
-                                report.flags.options.reduction);
+  report.traffic = host_traffic(
+      report.plan.buckets, schedule, report.ranks_per_host, report.flags.options.reduction);
 }
 
 PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks) {

@@ -53,7 +53,9 @@ std::string head(const PlanReport& report) {
   text += fmt::format("engine     --precision {} --recompute {}{}{}\n",
                       name_of(flags.options.precision),
                       name_of(flags.options.recompute),
-                      flags.options.sharding == Sharding::none ? "" : " --shard optimizer",
+                      flags.options.sharding == Sharding::none
+                          ? ""
+                          : fmt::format(" --shard {}", name_of(flags.options.sharding)),
                       report.fits_nothing ? ", which fits nothing: what comes closest" : "");
   text += fmt::format("device     {}\n", report.device);
   if (!report.note.empty()) text += fmt::format("           {}\n", report.note);
@@ -274,7 +276,7 @@ std::string to_json(const PlanReport& report, bool layers) {
             {"note", report.note},
             {"precision", name_of(options.precision)},
             {"recompute", name_of(options.recompute)},
-            {"shard", options.sharding == Sharding::none ? "none" : "optimizer"},
+            {"shard", name_of(options.sharding)},
             {"global_batch", plan.batch.global_batch},
             {"micro_batch", plan.batch.micro_batch},
             {"ranks", plan.batch.ranks},

@@ -144,6 +144,7 @@ Problem fill(const TrainOptions& o, int ranks, BatchPlan& plan) {
   if (auto problem = check_signs(o)) return problem;
   plan.global_batch = o.global_batch;
   plan.ranks = ranks;
+  plan.dealt = o.sharding == Sharding::gradients && ranks > 1;
   if (o.global_batch < ranks) return check_ranks(plan, o.shards == 0);
   if (auto problem = derive_micro_batch(o, plan)) return problem;
   plan.micro_batches = (o.global_batch - 1) / plan.micro_batch + 1;
@@ -203,7 +204,8 @@ double rank_balance(const BatchPlan& plan) {
                                          .micro_batch = plan.micro_batch,
                                          .shards = plan.shards,
                                          .ranks = plan.ranks,
-                                         .cluster = plan.cluster},
+                                         .cluster = plan.cluster,
+                                         .dealt = plan.dealt},
                                         0)
                               .most_rounds;
   return double(plan.micro_batches) / (double(plan.ranks) * most_rounds);

@@ -65,7 +65,8 @@ Fingerprint run_settings(const TrainOptions& options,
     for (const ParameterGroup& group : options.groups) texts.push_back(to_string(group));
     settings.emplace_back("group", fmt::format("{}", fmt::join(texts, "; ")));
   }
-  if (options.sharding == Sharding::optimizer) settings.emplace_back("shard", "optimizer");
+  if (options.sharding != Sharding::none)
+    settings.emplace_back("shard", std::string(name_of(options.sharding)));
   if (options.early_stop > 0)
     settings.emplace_back("early-stop", std::to_string(options.early_stop));
   if (options.best_by == BestBy::accuracy) settings.emplace_back("best-by", "accuracy");

@@ -82,6 +82,21 @@ std::vector<ShardRange> shard_owners(int shards, int ranks, int cluster) {
   return owners;
 }
 
+std::vector<ShardRange> dealt_shards(int shards, int ranks, int cluster) {
+  LOCKSTEP_ASSERT(cluster >= 1 && shards % cluster == 0 && ranks % cluster == 0 && ranks >= 1);
+  const int per_slot = shards / cluster, clusters = ranks / cluster;
+  const int turns = (per_slot - 1) / clusters + 1;
+  std::vector<ShardRange> owners;
+  owners.reserve(std::size_t(turns) * std::size_t(ranks));
+  for (int turn = 0; turn < turns; ++turn)
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int number = turn * clusters + rank / cluster;
+      const int shard = rank % cluster * per_slot + number;
+      owners.push_back(number < per_slot ? ShardRange{shard, shard + 1} : ShardRange{});
+    }
+  return owners;
+}
+
 Schedule make_schedule(const ScheduleSettings& settings, int rank) {
   check(settings, rank);
   const std::int64_t k = settings.cluster;
@@ -99,19 +114,26 @@ Schedule make_schedule(const ScheduleSettings& settings, int rank) {
   Schedule schedule;
   schedule.samples = settings.samples;
   schedule.shards = int(per_slot * k);
-  schedule.shards_of_rank = shard_owners(schedule.shards, settings.ranks, settings.cluster);
-  const ShardRange in_slot_0 = schedule.shards_of_rank[std::size_t(rank - rank % int(k))];
-  const auto rounds_of = [&](const ShardRange& range) {
-    return int(first_round(range.last) - first_round(range.first));
-  };
-  schedule.rounds = rounds_of(in_slot_0);
-  for (std::size_t r = 0; r < schedule.shards_of_rank.size(); r += std::size_t(k))
-    schedule.most_rounds = std::max(schedule.most_rounds, rounds_of(schedule.shards_of_rank[r]));
+  schedule.shards_of_rank = settings.dealt
+                                ? dealt_shards(schedule.shards, settings.ranks, settings.cluster)
+                                : shard_owners(schedule.shards, settings.ranks, settings.cluster);
+  schedule.turns = int(schedule.shards_of_rank.size() / std::size_t(settings.ranks));
+  for (int turn = 0; turn < schedule.turns; ++turn) {
+    const std::span<const ShardRange> owners = schedule.owners(turn);
+    const auto rounds_of = [&](std::size_t in_slot_0) {
+      const ShardRange& range = owners[in_slot_0];
+      return int(first_round(range.last) - first_round(range.first));
+    };
+    int most = 0;
+    for (std::size_t r = 0; r < owners.size(); r += std::size_t(k))
+      most = std::max(most, rounds_of(r));
+    schedule.most_rounds += most;
+    schedule.rounds += rounds_of(std::size_t(rank - rank % int(k)));
+  }
   for (ShardRange& range : schedule.shards_of_rank)
     if (!range.empty() && !present(range.last - 1)) --range.last;
 
-  const ShardRange own = schedule.shards_of_rank[std::size_t(rank)];
-  for (int shard = own.first; shard < own.last; ++shard) {
+  const auto compute = [&](int shard) {
     ShardWork& work = schedule.work.emplace_back();
     work.shard = shard;
     const std::int64_t s = shard % per_slot, slot = shard / per_slot;
@@ -122,6 +144,10 @@ Schedule make_schedule(const ScheduleSettings& settings, int rank) {
       work.micro_batches.push_back(
           {first, std::min(settings.micro_batch, settings.samples - first)});
     }
+  };
+  for (int turn = 0; turn < schedule.turns; ++turn) {
+    const ShardRange own = schedule.owners(turn)[std::size_t(rank)];
+    for (int shard = own.first; shard < own.last; ++shard) compute(shard);
   }
   return schedule;
 }

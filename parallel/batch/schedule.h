@@ -17,12 +17,17 @@ namespace lockstep {
 /// the ranks of a cluster deal consecutive micro-batches among their slots and leaves are ordered
 /// slot by slot (0, k, 2k, ..., 1, k+1, ...): shards never straddle slots, each slot has V / k of
 /// them. So every number of clusters gives the same shards, sums and bits.
+///
+/// Where shards are dealt, as owners of sharded gradients want it (Note [Sharded gradients] in
+/// turn_plans.h), a rank's shards are not consecutive: with C clusters, cluster c computes in turn
+/// t number t C + c of each slot. Shards and leaves are the same.
 struct ScheduleSettings {
   std::int64_t samples = 0;      ///< in this global batch
   std::int64_t micro_batch = 1;  ///< the last micro-batch may have fewer
   int shards = 1;                ///< V; fewer are used where there are fewer micro-batches
   int ranks = 1;
   int cluster = 1;  ///< k; ranks is a multiple
+  bool dealt = false;
 };
 
 /// Most micro-batches that one step may have; more is taken for a mistake.
@@ -41,6 +46,9 @@ Schedule make_schedule(const ScheduleSettings& settings, int rank);
 std::vector<ShardRange> shard_owners(int shards, int ranks, int cluster);
 /// Of those, the range of `rank`.
 ShardRange shards_owned_by(int rank, int shards, int ranks, int cluster);
+
+/// [turns][ranks] of dealt shards, absent ones included.
+std::vector<ShardRange> dealt_shards(int shards, int ranks, int cluster);
 
 /// The most shards that a run has where the user names none.
 inline constexpr int kDefaultShards = 64;

@@ -51,6 +51,18 @@ void check_clipping(const TrainOptions& o) {
 
 }  // namespace
 
+std::string_view name_of(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::none:
+      return "none";
+    case Sharding::optimizer:
+      return "optimizer";
+    case Sharding::gradients:
+      return "gradients";
+  }
+  throw InternalError("unknown sharding");
+}
+
 void validate(const TrainOptions& o) {
   check_length(o);
   validate(o.optimizer);
@@ -60,8 +72,9 @@ void validate(const TrainOptions& o) {
   check_clipping(o);
   LOCKSTEP_CHECK(o.sharding == Sharding::none || o.reduction == Reduction::reproducible,
                  ConfigError,
-                 "`shard` optimizer: needs `reduction` reproducible, which sums gradients at the "
-                 "rank that updates them");
+                 "`shard` {}: needs `reduction` reproducible, which sums gradients at the "
+                 "rank that updates them",
+                 name_of(o.sharding));
   LOCKSTEP_CHECK(o.bucket_mb >= 0 && o.bucket_mb <= 8192,
                  ConfigError,
                  "`bucket_mb` must be 0 (auto) to 8192, got {}",

@@ -150,7 +150,10 @@ RankShare share_in(const TrainOptions& options, const BatchPlan& batch, int rank
   const Schedule schedule = training_schedule(batch, batch.global_batch, 0);
   const std::int64_t most = std::min(batch.global_batch, schedule.most_rounds * batch.micro_batch);
   const ExchangeNodes nodes =
-      exchange_nodes(schedule.shards, schedule.shards_of_rank, ranks_per_host, options.reduction);
+      exchange_nodes(PresentLeaves(schedule.shards_of_rank, schedule.shards),
+                     schedule.owners(0),
+                     ranks_per_host,
+                     options.reduction);
   const auto mean = [](const std::vector<int>& counts) {
     return std::accumulate(counts.begin(), counts.end(), 0.0) / double(counts.size());
   };
@@ -158,7 +161,49 @@ RankShare share_in(const TrainOptions& options, const BatchPlan& batch, int rank
   share.two_levels = !nodes.of_hosts.empty();
   if (share.two_levels) share.host_nodes = mean(nodes.of_hosts);
   share.sharded = options.sharding != Sharding::none;
+  share.turns = schedule.turns;
   return share;
+}
+
+/// Of one exchange.
+struct TurnSeconds {
+  double communication = 0, after_backward = 0;
+};
+
+struct TurnRules {
+  double backward_s = 0, crowd = 1;
+  bool on_gpus = false, sharded = false;
+  bool is_last = true;  ///< of the step: weights are gathered
+};
+
+TurnSeconds turn_seconds(const Workload& work, const Exchange& exchange, const TurnRules& rules) {
+  const bool two_streams = rules.on_gpus && exchange.has_two_levels();
+  TurnSeconds turn;
+  TwoStreams streams;
+  OwnerGathers gathers;
+  double hidden_end = 0, after = 0;  // from the start of the last backward; after its end
+  for (BucketWork bucket : work.buckets) {
+    if (!rules.is_last) bucket.gathered_bytes = 0;
+    const double seconds = exchange.seconds(bucket) * rules.crowd;
+    turn.communication += seconds;
+    if (work.overlap == Overlap::off || exchange.gathers_whole(bucket.bytes))
+      after += seconds;
+    else if (two_streams && rules.sharded) {
+      const LevelSeconds levels = exchange.on_two_levels(bucket);
+      streams.start_sums(bucket.ready * rules.backward_s, levels);
+      if (rules.is_last) gathers.add(levels);
+    } else if (two_streams)
+      streams.start(bucket.ready * rules.backward_s, exchange.on_two_levels(bucket));
+    else {
+      const double gather = rules.sharded ? seconds * exchange.gathering_share(bucket) : 0;
+      hidden_end = std::max(hidden_end, bucket.ready * rules.backward_s) + seconds - gather;
+      after += gather;
+    }
+  }
+  hidden_end = std::max(hidden_end, streams.end());
+  after += gathers.seconds();
+  turn.after_backward = after + std::max(0.0, hidden_end - rules.backward_s);
+  return turn;
 }
 
 }  // namespace
@@ -179,32 +224,15 @@ StepCost predict(const Workload& work,
   const double backward_s = slowed * parameters.per_sample_s *
                             std::min(work.micro_batch, share.samples) * work.backward_share;
   const Exchange exchange(work, machine.network, parameters, share);
-  const bool two_streams = machine.on_gpus && exchange.has_two_levels();
-  TwoStreams streams;
-  OwnerGathers gathers;
-  double hidden_end = 0, after = 0;  // from the start of the last backward; after its end
-  for (const BucketWork& bucket : work.buckets) {
-    const double seconds = exchange.seconds(bucket) * crowd;
-    cost.communication_s += seconds;
-    if (work.overlap == Overlap::off || exchange.gathers_whole(bucket.bytes))
-      after += seconds;
-    else if (two_streams && share.sharded) {
-      const LevelSeconds levels = exchange.on_two_levels(bucket);
-      streams.start_sums(bucket.ready * backward_s, levels);
-      gathers.add(levels);
-    } else if (two_streams)
-      streams.start(bucket.ready * backward_s, exchange.on_two_levels(bucket));
-    else {
-      const double gather = share.sharded ? seconds * exchange.gathering_share(bucket) : 0;
-      hidden_end = std::max(hidden_end, bucket.ready * backward_s) + seconds - gather;
-      after += gather;
-    }
-  }
-  hidden_end = std::max(hidden_end, streams.end());
-  after += gathers.seconds();
-  const double at_best =
-      std::min(cost.communication_s, after + std::max(0.0, hidden_end - backward_s));
-  cost.exposed_s = at_best + (1 - parameters.overlap) * (cost.communication_s - at_best);
+  const auto add_turn = [&](bool is_last, double times) {
+    const TurnSeconds turn =
+        turn_seconds(work, exchange, {backward_s, crowd, machine.on_gpus, share.sharded, is_last});
+    const double at_best = std::min(turn.communication, turn.after_backward);
+    cost.communication_s += times * turn.communication;
+    cost.exposed_s += times * (at_best + (1 - parameters.overlap) * (turn.communication - at_best));
+  };
+  if (share.turns > 1) add_turn(false, share.turns - 1);
+  add_turn(true, 1);
   if (share.ranks > 1) cost.exposed_s += parameters.imbalance * cost.compute_s / crowd;
   return cost;
 }

@@ -51,7 +51,8 @@ namespace lockstep {
 ///
 /// With a sharded optimizer the all-gather, 1 of a large bucket's 1 + q and 1 + k parts, follows
 /// the update and overlaps with nothing. It gathers weights: less than the bucket, where owners
-/// send them as bf16.
+/// send them as bf16. With sharded gradients the rest happens once a turn (Note [Sharded gradients]
+/// in turn_plans.h), with a backward of the turn to overlap with.
 ///
 /// Overlap: bucket b can travel once its share `ready` of the last micro-batch's backward is done
 /// and the bucket before it is through; between hosts of GPUs once that is through the stage in
@@ -95,6 +96,7 @@ struct RankShare {
   bool two_levels = false;  ///< hosts sum their shards before anything crosses the network
   double host_nodes = 1;    ///< k, on average over hosts
   bool sharded = false;     ///< the optimizer: all-gathers follow the update
+  int turns = 1;            ///< exchanges of gradients, with those sharded as well
 };
 
 /// A step that was measured: means over the ranks' steps.

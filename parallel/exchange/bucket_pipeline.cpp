@@ -18,11 +18,13 @@ BucketPipeline::BucketPipeline(Backend& backend,
                                int ranks_per_host,
                                Reduction reduction,
                                PartialSums& sums,
+                               const KeptSums& kept,
                                float* gradients,
                                int bucket_count)
     : backend_(backend),
       reduction_(reduction),
       sums_(sums),
+      kept_(kept),
       gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
@@ -179,7 +181,7 @@ void BucketPipeline::sum_level(int stage, Bucket bucket, float* receive) {
   const auto at = std::size_t(stage);
   if (at == 0 || at > way_.size()) return;
   const LevelMemory memory = memory_of(at - 1, bucket, receive);
-  way_[at - 1].sum(bucket, memory.own, memory.receive);
+  way_[at - 1].sum(bucket, memory.own, memory.receive, kept_);
 }
 
 void BucketPipeline::start_level(int stage, InFlight& entry, float* receive) {
@@ -187,7 +189,7 @@ void BucketPipeline::start_level(int stage, InFlight& entry, float* receive) {
   if (at < levels) {
     const LevelMemory memory = memory_of(at, entry.bucket, receive);
     way_[at].start_all_to_all(entry.bucket, memory.own, memory.receive, entry.requests);
-  } else if (!entry.bucket.sharded) {  // of which the owner updates its chunk
+  } else if (!entry.bucket.sharded && !plan_->keeps) {  // of which the owner updates its chunk
     entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(entry.bucket));
   }
 }

@@ -24,7 +24,8 @@ namespace lockstep {
 ///   all-gather of pieces,
 /// or, with Reduction::fast, through one all-reduce. One level of all ranks, or two: on the host,
 /// then across hosts: one after the other in the slot, as the sums of the host are sent from where
-/// it has received. Buckets whose optimizer is sharded end with the sum of the own piece.
+/// it has received. Buckets whose optimizer is sharded end with the sum of the own piece, and all
+/// of a turn after which owners keep the sums.
 ///
 /// Every stage takes the buckets in the order of start(), as all ranks must start the collectives
 /// of a communicator in one order. Only the number of buckets between the first all-to-all and the
@@ -51,6 +52,7 @@ class BucketPipeline {
                  int ranks_per_host,
                  Reduction reduction,
                  PartialSums& sums,
+                 const KeptSums& kept,
                  float* gradients,
                  int bucket_count);
 
@@ -108,6 +110,7 @@ class BucketPipeline {
   Backend& backend_;
   Reduction reduction_;
   PartialSums& sums_;
+  const KeptSums& kept_;
   float* gradients_;
   int rank_, ranks_;
   std::vector<ExchangeLevel> levels_;  // all ranks; where there may be two: host, across hosts

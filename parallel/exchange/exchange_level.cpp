@@ -39,7 +39,7 @@ ExchangeLevel::ExchangeLevel(Backend& backend,
 
 void ExchangeLevel::begin(const LevelPlan& plan) {
   plan_ = &plan;
-  operands_.resize(std::size_t(plan.nodes()));
+  operands_.resize(std::size_t(plan.operands()));
   terms_.resize(operands_.size());
   places_.clear();
   sums_.resize(plan.sums.size());
@@ -114,18 +114,23 @@ void ExchangeLevel::find_operands(Bucket bucket, std::span<float* const> own, fl
     }
 }
 
-void ExchangeLevel::sum(Bucket bucket, std::span<float* const> own, float* receive) {
+void ExchangeLevel::sum(Bucket bucket,
+                        std::span<float* const> own,
+                        float* receive,
+                        const KeptSums& kept) {
   find_operands(bucket, own, receive);
+  for (std::size_t i = 0; i < plan_->kept.size(); ++i)
+    operands_[std::size_t(plan_->nodes()) + i] = kept.at(plan_->kept[i], bucket);
   const CommBlock own_piece = piece(bucket.elems, member_);
   for (std::size_t i = 0; i < plan_->sums.size(); ++i) {
     const FinishTree& finish = plan_->sums[i].finish;
     if (!last_level_ && finish.leaves.size() == 1) continue;  // It is its sum where it is.
     const std::span<TreeTerm> terms = std::span(terms_).first(finish.leaves.size());
     to_terms(finish, operands_, terms);
-    backend_.sum_tree(terms,
-                      last_level_ ? gradients_ + bucket.offset + own_piece.offset
-                                  : operands_[std::size_t(places_[i])],
-                      own_piece.elems);
+    float* const result = !last_level_           ? operands_[std::size_t(places_[i])]
+                          : plan_->places[i] < 0 ? gradients_ + bucket.offset + own_piece.offset
+                                                 : kept.at(plan_->places[i], bucket);
+    backend_.sum_tree(terms, result, own_piece.elems);
   }
 }
 

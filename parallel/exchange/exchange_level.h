@@ -11,6 +11,7 @@
 #include "core/plan/flat_space.h"
 #include "parallel/exchange/exchange_counts.h"
 #include "parallel/exchange/exchange_plan.h"
+#include "parallel/exchange/kept_sums.h"
 
 namespace lockstep {
 
@@ -48,8 +49,9 @@ class ExchangeLevel {
                         std::span<float* const> own,
                         float* receive,
                         std::vector<CommRequestPtr>& requests);
-  /// On the last level the sum stands in `gradients`.
-  void sum(Bucket bucket, std::span<float* const> own, float* receive);
+  /// On the last level the sum stands in `gradients`, or the sums in the places of `kept` that the
+  /// plan says.
+  void sum(Bucket bucket, std::span<float* const> own, float* receive, const KeptSums& kept);
   /// Of a host, after sum(): where LevelPlan::sums begin, of the own piece, which is what the level
   /// across hosts cuts. Valid until the next call.
   std::span<float* const> sums(Bucket bucket, std::span<float* const> own, float* receive);
@@ -80,8 +82,8 @@ class ExchangeLevel {
   int member_ = 0, members_ = 1;
   const LevelPlan* plan_ = nullptr;
   std::vector<CommBlock> to_, from_;  // [members]
-  std::vector<float*> operands_;      // [nodes of the plan], of the own piece
-  std::vector<TreeTerm> terms_;       // [nodes of the plan]
+  std::vector<float*> operands_;      // [operands of the plan], of the own piece
+  std::vector<TreeTerm> terms_;       // [operands of the plan]
   // [LevelPlan::sums]; where hosts sum, the operand in whose place each sum stands.
   std::vector<int> places_;
   std::vector<float*> sums_;  // [LevelPlan::sums]

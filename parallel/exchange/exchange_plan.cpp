@@ -117,7 +117,13 @@ ExchangeNodes exchange_nodes(int shards,
                              std::span<const ShardRange> owners,
                              int ranks_per_host,
                              Reduction reduction) {
-  const PresentLeaves present(owners, shards);
+  return exchange_nodes(PresentLeaves(owners, shards), owners, ranks_per_host, reduction);
+}
+
+ExchangeNodes exchange_nodes(const PresentLeaves& present,
+                             std::span<const ShardRange> owners,
+                             int ranks_per_host,
+                             Reduction reduction) {
   ExchangeNodes nodes{rank_node_counts(present, owners, reduction), {}};
   if (reduction == Reduction::reproducible && has_two_levels(int(owners.size()), ranks_per_host))
     nodes.of_hosts = host_node_counts(present, owners, ranks_per_host);

@@ -34,6 +34,7 @@ struct ExchangePlan {
   LevelPlan all;                   ///< over all ranks: the nodes that they are left with
   bool equal_counts = false;       ///< every rank has as many
   std::vector<LevelPlan> by_host;  ///< see make_host_levels(); empty: one level
+  bool keeps = false;              ///< owners keep the sums, which are not gathered: TurnSums
 };
 
 /// With Reduction::fast each rank adds up all that it has, whatever the tree says.
@@ -64,6 +65,11 @@ struct ExchangeNodes {
   std::vector<int> of_hosts;  ///< empty: one level
 };
 ExchangeNodes exchange_nodes(int shards,
+                             std::span<const ShardRange> owners,
+                             int ranks_per_host,
+                             Reduction reduction);
+/// The same of ranges that hold some of the shards `present`.
+ExchangeNodes exchange_nodes(const PresentLeaves& present,
                              std::span<const ShardRange> owners,
                              int ranks_per_host,
                              Reduction reduction);

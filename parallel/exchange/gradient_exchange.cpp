@@ -11,8 +11,11 @@
 #include "parallel/batch/schedule.h"
 #include "parallel/exchange/bucket_pipeline.h"
 #include "parallel/exchange/exchange_plan.h"
+#include "parallel/exchange/kept_sums.h"
 #include "parallel/exchange/partial_sums.h"
+#include "parallel/exchange/plan_cache.h"
 #include "parallel/exchange/small_bucket_all_gather.h"
+#include "parallel/exchange/turn_plans.h"
 
 namespace lockstep {
 namespace {
@@ -20,8 +23,6 @@ namespace {
 // Up to so many shards, memory is for the schedules that there are, each looked at; with more, for
 // a bound of their sizes that takes no time to find.
 constexpr int kMaxShardsLookedAt = 256;
-// Plans kept: whole and last batches of a few data sets.
-constexpr std::size_t kMaxPlans = 8;
 
 Bucket extent_of(const std::vector<Bucket>& buckets) {
   LOCKSTEP_ASSERT(!buckets.empty());
@@ -33,8 +34,15 @@ Bucket extent_of(const std::vector<Bucket>& buckets) {
   return {buckets.front().offset, end - buckets.front().offset};
 }
 
-bool same(const ShardRange& a, const ShardRange& b) {
-  return a.first == b.first && a.last == b.last;
+/// Of each bucket, what a rank keeps with dealt shards. The chunk of rank 0 is never the smaller
+/// one: every rank then reserves alike.
+std::vector<std::int64_t> kept_elems(const std::vector<Bucket>& buckets, int ranks) {
+  std::vector<std::int64_t> elems;
+  for (const Bucket& bucket : buckets)
+    elems.push_back(SmallBucketAllGather::takes(ranks, bucket.elems)
+                        ? bucket.elems
+                        : chunks_of(bucket.elems, 0, 1, ranks).elems);
+  return elems;
 }
 
 }  // namespace
@@ -46,27 +54,36 @@ class GradientExchange::State {
         Reduction reduction,
         std::vector<Bucket> buckets,
         float* gradients,
-        int max_shards)
+        int max_shards,
+        int dealt_cluster)
       : backend_(backend),
         reduction_(reduction),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
         ranks_per_host_(communicator.ranks_per_node()),
+        dealt_cluster_(dealt_cluster),
         buckets_(std::move(buckets)),
         chunk_index_(buckets_.size()),
         bucket_of_chunk_(buckets_.size()),
         stage_(buckets_.size(), Stage::finished),
+        plans_(rank_, ranks_per_host_, reduction, dealt_cluster > 0),
         sums_(backend, gradients, extent_of(buckets_)),
-        gather_(backend, communicator, sums_, gradients),
+        kept_(backend, buckets_, kept_elems(buckets_, ranks_)),
+        gather_(backend, communicator, sums_, kept_, gradients),
         chunks_(backend,
                 communicator,
                 ranks_per_host_,
                 reduction,
                 sums_,
+                kept_,
                 gradients,
                 int(buckets_.size())) {
-    reserve_for_schedules(max_shards);
-    plans_.reserve(kMaxPlans);
+    LOCKSTEP_ASSERT(dealt_cluster_ == 0 || (ranks_ > 1 && reduction == Reduction::reproducible));
+    LOCKSTEP_ASSERT(max_shards >= 1);
+    if (dealt_cluster_ > 0)
+      reserve_for_turns(max_shards);
+    else
+      reserve_for_schedules(max_shards);
     if (ranks_ == 1) return;
     in_stream_order_ = communicator.in_stream_order();
     if (!in_stream_order_ && backend.is_host_memory(gradients)) return;
@@ -77,10 +94,20 @@ class GradientExchange::State {
   void set_position(Position* position) { position_ = position; }
 
   void begin_step(const Schedule& schedule) {
-    for (Stage stage : stage_) LOCKSTEP_ASSERT(stage == Stage::finished);
+    expect_finished();
     halved_ = -1;
-    LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == ranks_);
-    plan_ = &plan_for(schedule);
+    LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == schedule.turns * ranks_);
+    plans_of_step_ = plans_.of(schedule);
+    // Does nothing for schedules that the constructor looked at.
+    if (dealt_cluster_ == 0) reserve(plans_of_step_.front().size, 1);
+    next_turn();
+  }
+
+  void next_turn() {
+    expect_finished();
+    LOCKSTEP_ASSERT(!plans_of_step_.empty());
+    plan_ = &plans_of_step_.front();
+    plans_of_step_ = plans_of_step_.subspan(1);
     sums_.begin(plan_->local);
     std::ranges::fill(stage_, Stage::open);
     last_computed_ = nullptr;
@@ -158,7 +185,7 @@ class GradientExchange::State {
 
   HostCommunicators gather_communicators() { return chunks_.gather_communicators(); }
   int bucket_count() const { return int(buckets_.size()); }
-  std::size_t partial_sum_bytes() const { return sums_.bytes(); }
+  std::size_t partial_sum_bytes() const { return sums_.bytes() + kept_.bytes(); }
   std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
   SentBytes sent() const {
     SentBytes sum = bytes_replayed_;
@@ -261,16 +288,8 @@ class GradientExchange::State {
     return bucket;
   }
 
-  const ExchangePlan& plan_for(const Schedule& schedule) {
-    for (const auto& plan : plans_)
-      if (plan->shards == schedule.shards &&
-          std::ranges::equal(plan->owners, schedule.shards_of_rank, same))
-        return *plan;
-    if (plans_.size() == kMaxPlans) plans_.erase(plans_.begin());
-    plans_.push_back(std::make_unique<ExchangePlan>(make_exchange_plan(
-        schedule.shards, schedule.shards_of_rank, rank_, ranks_per_host_, reduction_)));
-    reserve(plans_.back()->size, 1);  // Does nothing for plans that the constructor looked at.
-    return *plans_.back();
+  void expect_finished() const {
+    for (Stage stage : stage_) LOCKSTEP_ASSERT(stage == Stage::finished);
   }
 
   std::int64_t largest_chunked(const ExchangeSize& size) const {
@@ -304,7 +323,6 @@ class GradientExchange::State {
   // present ones.) Only whole batches get memory for several buckets in flight, on one level: where
   // two take more, fewer are.
   void reserve_for_schedules(int max_shards) {
-    LOCKSTEP_ASSERT(max_shards >= 1);
     reserve(size_of(max_shards, 1), std::min(backend_.traits().buckets_in_flight, bucket_count()));
     if (max_shards > kMaxShardsLookedAt)
       return reserve_up_to(max_exchange_size(max_shards, ranks_, rank_, reduction_));
@@ -315,6 +333,13 @@ class GradientExchange::State {
     }
   }
 
+  /// Each rank has one node a turn.
+  void reserve_for_turns(int max_shards) {
+    reserve(max_exchange_size(ranks_, ranks_, rank_, reduction_),
+            std::min(backend_.traits().buckets_in_flight, bucket_count()));
+    kept_.reserve(max_kept_sums(max_shards, ranks_, dealt_cluster_));
+  }
+
   ExchangeSize size_of(int shards, int cluster) const {
     return exchange_size(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
   }
@@ -322,7 +347,7 @@ class GradientExchange::State {
   Backend& backend_;
   Position* position_ = nullptr;
   Reduction reduction_;
-  int rank_, ranks_, ranks_per_host_;
+  int rank_, ranks_, ranks_per_host_, dealt_cluster_;
   std::vector<Bucket> buckets_;
   std::vector<int> chunk_index_;  // [buckets], the number that BucketPipeline gave
   // In stream order: of the numbers of BucketPipeline; how many have their event recorded.
@@ -333,9 +358,11 @@ class GradientExchange::State {
   std::vector<OnDevice> on_device_;       // [buckets]; empty: the device works at once
   DeviceEvent* last_computed_ = nullptr;  // of this step; null: none, or it has happened
   int halved_ = -1;                       // by a planned fault
-  std::vector<std::unique_ptr<ExchangePlan>> plans_;
-  const ExchangePlan* plan_ = nullptr;
+  PlanCache plans_;
+  std::span<const ExchangePlan> plans_of_step_;  // of the turns that follow
+  const ExchangePlan* plan_ = nullptr;           // of the turn
   PartialSums sums_;
+  KeptSums kept_;
   SmallBucketAllGather gather_;
   BucketPipeline chunks_;
   std::chrono::steady_clock::duration exposed_{};
@@ -347,14 +374,21 @@ GradientExchange::GradientExchange(Backend& backend,
                                    Reduction reduction,
                                    std::vector<Bucket> buckets,
                                    float* gradients,
-                                   int max_shards)
-    : state_(std::make_unique<State>(
-          backend, communicator, reduction, std::move(buckets), gradients, max_shards)) {}
+                                   int max_shards,
+                                   int dealt_cluster)
+    : state_(std::make_unique<State>(backend,
+                                     communicator,
+                                     reduction,
+                                     std::move(buckets),
+                                     gradients,
+                                     max_shards,
+                                     dealt_cluster)) {}
 
 GradientExchange::~GradientExchange() = default;
 
 void GradientExchange::set_position(Position* position) { state_->set_position(position); }
 void GradientExchange::begin_step(const Schedule& schedule) { state_->begin_step(schedule); }
+void GradientExchange::next_turn() { state_->next_turn(); }
 void GradientExchange::finish_shard() { state_->finish_shard(); }
 void GradientExchange::start_bucket(int bucket) { state_->start_bucket(bucket); }
 void GradientExchange::progress() { state_->progress(); }

@@ -43,16 +43,23 @@ namespace lockstep {
 ///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank,
 ///     of a sharded bucket the chunk that the rank owns (Note [Sharded optimizer]); where
 ///     collectives are stream-ordered, the device waits for it instead of the host
+///
+/// Where shards are dealt (Note [Sharded gradients] in turn_plans.h) that is the last turn; in
+/// those before, each rank's shard is its last one, finish_bucket() leaves nothing in `gradients`,
+/// and next_turn() follows.
 class GradientExchange {
  public:
   /// `buckets` cover `gradients` in order. Reserves every buffer it will need for up to
-  /// `max_shards` shards, so that none moves later. Throws OutOfMemory.
+  /// `max_shards` shards, so that none moves later. `dealt_cluster`: the cluster of schedules whose
+  /// shards are dealt, with Reduction::reproducible and several ranks; 0: shards are consecutive.
+  /// Throws OutOfMemory.
   GradientExchange(Backend& backend,
                    Communicator& communicator,
                    Reduction reduction,
                    std::vector<Bucket> buckets,
                    float* gradients,
-                   int max_shards);
+                   int max_shards,
+                   int dealt_cluster = 0);
   ~GradientExchange();
 
   /// From now on `position` says which bucket finish_bucket() waits for.
@@ -62,6 +69,8 @@ class GradientExchange {
   /// Adds the shard that `gradients` holds to the partial sums; `gradients` is free again.
   void finish_shard();
   void start_bucket(int bucket);
+  /// After finish_bucket() of every bucket, but in the last turn.
+  void next_turn();
 
   /// Whether the device alone does all of it, in stream order, so that it can be captured: one
   /// rank, or a communicator of that kind.

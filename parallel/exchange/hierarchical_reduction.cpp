@@ -26,16 +26,6 @@ LevelPlan members_with(std::span<const std::vector<TreeNode>> nodes, std::vector
   return plan;
 }
 
-std::vector<TreeNode> nodes_of_host(const PresentLeaves& present,
-                                    std::span<const ShardRange> owners) {
-  std::vector<TreeNode> nodes;
-  for (const ShardRange& run : joined(present, owners)) {
-    const std::vector<TreeNode> of_run = local_tree(present, run).nodes;
-    nodes.insert(nodes.end(), of_run.begin(), of_run.end());
-  }
-  return nodes;
-}
-
 int count_host_nodes(const PresentLeaves& present, std::span<const ShardRange> owners) {
   // Mostly a single run, found without memory of its own: many schedules are looked at.
   ShardRange run;
@@ -53,10 +43,28 @@ int count_host_nodes(const PresentLeaves& present, std::span<const ShardRange> o
 
 }  // namespace
 
-LevelPlan make_level_plan(std::span<const std::vector<TreeNode>> nodes) {
+LevelPlan make_level_plan(std::span<const std::vector<TreeNode>> nodes, const TurnSums* turn) {
   std::vector<TreeNode> all;
   LevelPlan plan = members_with(nodes, all);
-  plan.sums.push_back({{}, finish_tree(all)});
+  if (turn == nullptr) {
+    plan.sums.push_back({{}, finish_tree(all)});
+    plan.places.push_back(-1);
+    return plan;
+  }
+  std::vector<TreeNode> after;
+  for (const KeptSum& sum : turn->after) after.push_back(sum.node);
+  for (const KeptSum& sum : turn->before) {
+    all.push_back(sum.node);
+    plan.kept.push_back(sum.place);
+  }
+  std::vector<NodeSum> sums = sums_to(after, all);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (turn->after[i].place >= 0 && sums[i].finish.leaves.size() == 1 &&
+        sums[i].finish.leaves.front().operand >= plan.nodes())
+      continue;  // kept as it is
+    plan.sums.push_back(std::move(sums[i]));
+    plan.places.push_back(turn->after[i].place);
+  }
   return plan;
 }
 
@@ -81,19 +89,20 @@ std::vector<LevelPlan> make_host_levels(const PresentLeaves& present,
                                         std::span<const ShardRange> owners,
                                         std::span<const std::vector<TreeNode>> nodes,
                                         int rank,
-                                        int ranks_per_host) {
+                                        int ranks_per_host,
+                                        const TurnSums* turn) {
   const auto per_host = std::size_t(ranks_per_host);
   std::vector<std::vector<TreeNode>> of_hosts;
   for (std::size_t first = 0; first < owners.size(); first += per_host)
-    of_hosts.push_back(nodes_of_host(present, owners.subspan(first, per_host)));
+    of_hosts.push_back(largest_nodes(present, owners.subspan(first, per_host)));
 
   const int place = rank % ranks_per_host;
   const std::size_t first = std::size_t(rank) / per_host * per_host;
   std::vector<TreeNode> of_host;
   LevelPlan on_host = members_with(nodes.subspan(first, per_host), of_host);
-  on_host.sums = largest_sums(present, owners.subspan(first, per_host), of_host);
+  on_host.sums = sums_to(of_hosts[std::size_t(rank) / per_host], of_host);
   on_host.chunks = int(of_hosts.size());
-  LevelPlan across = make_level_plan(of_hosts);
+  LevelPlan across = make_level_plan(of_hosts, turn);
   across.first_chunk = place * on_host.chunks;
   return {std::move(on_host), std::move(across)};
 }

@@ -48,8 +48,13 @@ struct LevelPlan {
   /// first_node[m + 1].
   std::vector<int> first_node;  ///< [members + 1]
   int layers = 0;               ///< most nodes of one member
-  /// What the nodes of all members are summed to: on the last level the whole tree alone.
+  /// Of Note [Sharded gradients]: operands after the nodes, by the places where they are kept.
+  std::vector<int> kept;
+  /// What the nodes of all members, and what is kept, are summed to: on the last level the whole
+  /// tree alone, but where sums are kept.
   std::vector<NodeSum> sums;
+  /// [sums]: the place where each is kept; -1: it stands in the gradients. Empty on a host.
+  std::vector<int> places;
   /// A bucket has one chunk for each rank; a piece is `chunks` of them, member m's from
   /// first_chunk + m * chunks on.
   int first_chunk = 0;
@@ -57,6 +62,7 @@ struct LevelPlan {
 
   int members() const { return int(first_node.size()) - 1; }
   int nodes() const { return first_node.back(); }
+  int operands() const { return nodes() + int(kept.size()); }
   int nodes_of(int member) const {
     return first_node[std::size_t(member) + 1] - first_node[std::size_t(member)];
   }
@@ -66,8 +72,20 @@ struct LevelPlan {
   }
 };
 
-/// The last level, of members with `nodes`. Not all empty.
-LevelPlan make_level_plan(std::span<const std::vector<TreeNode>> nodes);
+/// A sum that owners keep: Note [Sharded gradients].
+struct KeptSum {
+  TreeNode node;
+  int place = -1;  ///< -1: not kept, it stands in the gradients
+};
+
+/// What owners keep before and after a turn, from left to right.
+struct TurnSums {
+  std::vector<KeptSum> before, after;
+};
+
+/// The last level, of members with `nodes`. Not all empty. `turn`: null: they sum up to the tree.
+LevelPlan make_level_plan(std::span<const std::vector<TreeNode>> nodes,
+                          const TurnSums* turn = nullptr);
 
 /// How many nodes a run of at most `shards` consecutive shards has at most: the whole number of
 /// Note [Two levels], which some run has. shards >= 1.
@@ -79,12 +97,13 @@ std::vector<int> host_node_counts(const PresentLeaves& present,
                                   int ranks_per_host);
 
 /// The two levels of `rank`: on its host, then across hosts. `nodes`: of each rank.
-/// has_two_levels().
+/// has_two_levels(). `turn`: as in make_level_plan().
 std::vector<LevelPlan> make_host_levels(const PresentLeaves& present,
                                         std::span<const ShardRange> owners,
                                         std::span<const std::vector<TreeNode>> nodes,
                                         int rank,
-                                        int ranks_per_host);
+                                        int ranks_per_host,
+                                        const TurnSums* turn = nullptr);
 
 /// The most chunks of a bucket that `rank` receives before its last sum, on one level or on two
 /// with hosts of any size. `node_counts`: of each rank.

@@ -80,27 +80,48 @@ class HostShares {
 }  // namespace
 
 HostTraffic host_traffic(std::span<const Bucket> buckets,
-                         int shards,
-                         std::span<const ShardRange> owners,
+                         const Schedule& schedule,
                          int ranks_per_host,
                          Reduction reduction) {
-  LOCKSTEP_ASSERT(ranks_per_host >= 1 && !owners.empty());
-  const ExchangeNodes nodes = exchange_nodes(shards, owners, ranks_per_host, reduction);
-  const HostShares shares(nodes, ranks_per_host, reduction);
-  HostTraffic traffic{.hosts = int(shares.hosts()), .levels = nodes.of_hosts.empty() ? 1 : 2};
-  for (std::size_t host = 0; host < shares.hosts(); ++host) {
-    HostShare sum;
-    for (const Bucket& bucket : buckets) {
-      if (bucket.elems == 0) continue;
-      const double bytes = double(bucket.elems) * sizeof(float);
-      const bool small = SmallBucketAllGather::takes(int(shares.all_nodes()), bucket.elems);
-      const double weights = double(weight_bytes(bucket)) / bytes;
-      sum += (small ? shares.gathered(host) : shares.large(host, weights)) * bytes;
-    }
+  LOCKSTEP_ASSERT(ranks_per_host >= 1 && !schedule.owners(0).empty());
+  const PresentLeaves present(schedule.shards_of_rank, schedule.shards);
+  HostTraffic traffic;
+  std::vector<HostShare> sums;
+  for (int turn = 0; turn < schedule.turns; ++turn) {
+    const ExchangeNodes nodes =
+        exchange_nodes(present, schedule.owners(turn), ranks_per_host, reduction);
+    const HostShares shares(nodes, ranks_per_host, reduction);
+    traffic.hosts = int(shares.hosts());
+    traffic.levels = nodes.of_hosts.empty() ? 1 : 2;
+    const bool is_last = turn + 1 == schedule.turns;
+    // In turns a bucket goes the same way in each: Note [Sharded gradients].
+    const int all_nodes = schedule.turns > 1 ? int(nodes.of_ranks.size()) : int(shares.all_nodes());
+    sums.resize(shares.hosts());
+    for (std::size_t host = 0; host < shares.hosts(); ++host)
+      for (const Bucket& bucket : buckets) {
+        if (bucket.elems == 0) continue;
+        const double bytes = double(bucket.elems) * sizeof(float);
+        const bool small = SmallBucketAllGather::takes(all_nodes, bucket.elems);
+        const double weights = is_last ? double(weight_bytes(bucket)) / bytes : 0;
+        sums[host] += (small ? shares.gathered(host) : shares.large(host, weights)) * bytes;
+      }
+  }
+  for (const HostShare& sum : sums) {
     traffic.all += sum.sent;
     traffic.busiest = std::max({traffic.busiest, sum.sent, sum.received});
   }
   return traffic;
+}
+
+HostTraffic host_traffic(std::span<const Bucket> buckets,
+                         int shards,
+                         std::span<const ShardRange> owners,
+                         int ranks_per_host,
+                         Reduction reduction) {
+  Schedule schedule;
+  schedule.shards = shards;
+  schedule.shards_of_rank.assign(owners.begin(), owners.end());
+  return host_traffic(buckets, schedule, ranks_per_host, reduction);
 }
 
 }  // namespace lockstep

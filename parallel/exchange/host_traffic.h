@@ -37,5 +37,11 @@ HostTraffic host_traffic(std::span<const Bucket> buckets,
                          std::span<const ShardRange> owners,
                          int ranks_per_host,
                          Reduction reduction);
+/// The same of a step of `schedule`, summed over its turns: small buckets are gathered whole in
+/// each, of the others sums and weights in the last one.
+HostTraffic host_traffic(std::span<const Bucket> buckets,
+                         const Schedule& schedule,
+                         int ranks_per_host,
+                         Reduction reduction);
 
 }  // namespace lockstep

@@ -19,9 +19,11 @@ void grow(Backend& backend, std::unique_ptr<DeviceBuffer>& buffer, std::size_t b
 SmallBucketAllGather::SmallBucketAllGather(Backend& backend,
                                            Communicator& communicator,
                                            PartialSums& sums,
+                                           const KeptSums& kept,
                                            float* gradients)
     : backend_(backend),
       sums_(sums),
+      kept_(kept),
       gradients_(gradients),
       rank_(communicator.rank()),
       ranks_(communicator.size()),
@@ -59,7 +61,7 @@ std::size_t SmallBucketAllGather::bytes() const {
 
 void SmallBucketAllGather::begin(const ExchangePlan& plan) {
   plan_ = &plan;
-  operands_.resize(std::size_t(plan.all.nodes()));
+  operands_.resize(std::size_t(plan.all.operands()));
   terms_.resize(operands_.size());
 }
 
@@ -83,12 +85,20 @@ void SmallBucketAllGather::finish(Bucket bucket) {
   }
   sent_.all += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - 1);
   sent_.network += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - ranks_per_host_);
-  for (float*& operand : operands_) {
-    operand = received;
-    received += bucket.elems;
+  const LevelPlan& all = plan_->all;
+  const auto nodes = std::size_t(all.nodes());
+  for (std::size_t i = 0; i < operands_.size(); ++i)
+    operands_[i] = i < nodes ? received + std::int64_t(i) * bucket.elems
+                             : kept_.at(all.kept[i - nodes], bucket);
+  for (std::size_t i = 0; i < all.sums.size(); ++i) {
+    const FinishTree& finish = all.sums[i].finish;
+    const std::span<TreeTerm> terms = std::span(terms_).first(finish.leaves.size());
+    to_terms(finish, operands_, terms);
+    backend_.sum_tree(
+        terms,
+        all.places[i] < 0 ? gradients_ + bucket.offset : kept_.at(all.places[i], bucket),
+        bucket.elems);
   }
-  to_terms(plan_->all.sums.front().finish, operands_, terms_);
-  backend_.sum_tree(terms_, gradients_ + bucket.offset, bucket.elems);
 }
 
 }  // namespace lockstep

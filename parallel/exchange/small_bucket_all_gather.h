@@ -10,6 +10,7 @@
 #include "core/plan/flat_space.h"
 #include "parallel/exchange/exchange_counts.h"
 #include "parallel/exchange/exchange_plan.h"
+#include "parallel/exchange/kept_sums.h"
 #include "parallel/exchange/partial_sums.h"
 
 namespace lockstep {
@@ -28,6 +29,7 @@ class SmallBucketAllGather {
   SmallBucketAllGather(Backend& backend,
                        Communicator& communicator,
                        PartialSums& sums,
+                       const KeptSums& kept,
                        float* gradients);
 
   /// Whether a bucket goes this way. Equal on every rank.
@@ -43,14 +45,15 @@ class SmallBucketAllGather {
   std::size_t bytes() const;
 
   void begin(const ExchangePlan& plan);
-  /// Blocks until `gradients` holds the bucket's sum, but where the communicator is in stream
-  /// order. Ranks call this in the same bucket order.
+  /// Blocks until `gradients` holds the bucket's sum, or `kept` its sums, but where the
+  /// communicator is in stream order. Ranks call this in the same bucket order.
   void finish(Bucket bucket);
   SentBytes sent() const { return sent_; }
 
  private:
   Backend& backend_;
   PartialSums& sums_;
+  const KeptSums& kept_;
   float* gradients_;
   int rank_, ranks_, ranks_per_host_;
   std::unique_ptr<Communicator> own_comm_;  // unless collectives are stream-ordered
@@ -59,8 +62,8 @@ class SmallBucketAllGather {
   std::unique_ptr<DeviceBuffer> packed_;    // [own nodes][elements], where there are several
   const ExchangePlan* plan_ = nullptr;
   std::vector<std::size_t> sizes_;  // [ranks], bytes
-  std::vector<float*> operands_;    // [nodes of the plan]
-  std::vector<TreeTerm> terms_;     // [nodes of the plan]
+  std::vector<float*> operands_;    // [operands of the plan]
+  std::vector<TreeTerm> terms_;     // [operands of the plan]
   SentBytes sent_;
 };
 

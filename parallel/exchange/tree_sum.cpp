@@ -43,6 +43,23 @@ struct LocalWalk {
     return count({node.level - 1, 2 * node.index}) + count({node.level - 1, 2 * node.index + 1});
   }
 
+  /// The nodes that visit() leaves.
+  void collect(TreeNode node, std::vector<TreeNode>& nodes) const {
+    const int here = owned(node);
+    if (here == 0) return;
+    if (node.level == 0) {
+      nodes.push_back(node);
+      return;
+    }
+    const TreeNode left{node.level - 1, 2 * node.index}, right{node.level - 1, 2 * node.index + 1};
+    if (is_whole(node, here) && owned(left) > 0 && owned(right) > 0) {
+      nodes.push_back(node);
+      return;
+    }
+    collect(left, nodes);
+    collect(right, nodes);
+  }
+
   void visit(TreeNode node) {
     const int here = owned(node);
     if (here == 0) return;
@@ -161,21 +178,24 @@ FinishTree finish_tree(std::span<const TreeNode> operands) {
   return {std::move(walk.leaves)};
 }
 
-std::vector<NodeSum> largest_sums(const PresentLeaves& present,
-                                  std::span<const ShardRange> own,
-                                  std::span<const TreeNode> operands) {
+std::vector<TreeNode> largest_nodes(const PresentLeaves& present, std::span<const ShardRange> own) {
+  std::vector<TreeNode> nodes;
+  for (const ShardRange& run : joined(present, own))
+    LocalWalk{present, run, {}}.collect(top_of(run), nodes);
+  return nodes;
+}
+
+std::vector<NodeSum> sums_to(std::span<const TreeNode> nodes, std::span<const TreeNode> operands) {
   const std::vector<int> order = from_left_to_right(operands);
   std::vector<NodeSum> sums;
   auto next = order.begin();
-  for (const ShardRange& run : joined(present, own))
-    for (const TreeNode& node : local_tree(present, run).nodes) {
-      const auto begin = next;
-      while (next != order.end() && operands[std::size_t(*next)].first_leaf() < end_of(node))
-        ++next;
-      FinishWalk walk{operands, {}};
-      walk.visit(node, {begin, next});
-      sums.push_back({node, {std::move(walk.leaves)}});
-    }
+  for (const TreeNode& node : nodes) {
+    const auto begin = next;
+    while (next != order.end() && operands[std::size_t(*next)].first_leaf() < end_of(node)) ++next;
+    FinishWalk walk{operands, {}};
+    walk.visit(node, {begin, next});
+    sums.push_back({node, {std::move(walk.leaves)}});
+  }
   LOCKSTEP_ASSERT(next == order.end());
   return sums;
 }

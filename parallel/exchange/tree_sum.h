@@ -78,11 +78,11 @@ struct NodeSum {
   FinishTree finish;
 };
 
-/// The largest nodes that hold no present shard but those of `own`, from left to right, and their
-/// sums over the `operands` below them: what local_tree() left of each range of `own`. Empty where
-/// those are.
-std::vector<NodeSum> largest_sums(const PresentLeaves& present,
-                                  std::span<const ShardRange> own,
-                                  std::span<const TreeNode> operands);
+/// The largest nodes that hold no present shard but those of `own`, from left to right.
+std::vector<TreeNode> largest_nodes(const PresentLeaves& present, std::span<const ShardRange> own);
+
+/// How each of `nodes`, from left to right, is summed up from the `operands` below it, disjoint
+/// ones in any order. Every operand is below one.
+std::vector<NodeSum> sums_to(std::span<const TreeNode> nodes, std::span<const TreeNode> operands);
 
 }  // namespace lockstep

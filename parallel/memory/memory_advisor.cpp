@@ -148,26 +148,43 @@ std::optional<MemoryFix> change_engine(Backend& device,
   return recomputing.find(micro - 1);
 }
 
-/// The same, or a sharded optimizer, or both.
+/// With `sharding` and nothing else.
+std::optional<MemoryFix> shard_alone(Backend& device,
+                                     const PlanRequest& sharded,
+                                     const MemoryTarget& target) {
+  const TrainOptions& options = sharded.options;
+  FixSearch search(device, sharded, target, options.recompute);
+  auto same = search.plan(micro_batch_of(sharded), options.accumulation);
+  if (!same) return std::nullopt;
+  same->micro_batch = same->accumulation = 0;
+  same->sharding = options.sharding;
+  return same;
+}
+
+/// The same, or more sharding, or both.
 std::optional<MemoryFix> change_or_shard(Backend& device,
                                          const PlanRequest& request,
                                          const MemoryTarget& target) {
-  const TrainOptions& options = request.options;
-  if (request.ranks == 1 || options.sharding == Sharding::optimizer ||
-      options.reduction == Reduction::fast)
-    return change_engine(device, request, target);
+  const Sharding asked = request.options.sharding;
+  const bool may_shard = request.ranks > 1 && request.options.reduction != Reduction::fast;
   PlanRequest sharded = request;
-  sharded.options.sharding = Sharding::optimizer;
-  FixSearch search(device, sharded, target, options.recompute);
-  if (auto same = search.plan(micro_batch_of(request), options.accumulation)) {
-    same->micro_batch = same->accumulation = 0;
-    same->sharded = true;
-    return same;
+  if (may_shard && asked == Sharding::none) {
+    sharded.options.sharding = Sharding::optimizer;
+    if (auto fix = shard_alone(device, sharded, target)) return fix;
   }
   if (auto fix = change_engine(device, request, target)) return fix;
-  auto fix = change_engine(device, sharded, target);
-  if (fix) fix->sharded = true;
-  return fix;
+  if (!may_shard) return std::nullopt;
+  for (const Sharding sharding : {Sharding::optimizer, Sharding::gradients}) {
+    if (sharding <= asked) continue;
+    sharded.options.sharding = sharding;
+    if (sharding == Sharding::gradients)
+      if (auto fix = shard_alone(device, sharded, target)) return fix;
+    if (auto fix = change_engine(device, sharded, target)) {
+      fix->sharding = sharding;
+      return fix;
+    }
+  }
+  return std::nullopt;
 }
 
 /// With `ranks` of `target.sharers` on each host.
@@ -264,7 +281,7 @@ std::string MemoryFix::flags() const {
   };
   if (micro_batch > 0) add(fmt::format("`micro_batch` {}", micro_batch));
   if (accumulation > 0) add(fmt::format("`accumulation` {}", accumulation));
-  if (sharded) add("`shard` optimizer");
+  if (sharding != Sharding::none) add(fmt::format("`shard` {}", name_of(sharding)));
   if (recompute) add("`recompute` auto");
   if (memory_limit > 0)
     add(memory_limit % kWholeMiB == 0

@@ -26,14 +26,14 @@ struct MemoryTarget {
 
 /// A change of a training's settings with which it fits, and computes the same global batch.
 struct MemoryFix {
-  std::int64_t micro_batch = 0;    ///< 0: as it is
-  std::int64_t accumulation = 0;   ///< that it divides the batch into evenly; 0: not given
-  bool sharded = false;            ///< --shard optimizer
-  bool recompute = false;          ///< --recompute auto
-  std::uint64_t memory_limit = 0;  ///< of it; 0: as it is
-  int ranks = 0;                   ///< 0: as they are
-  std::uint64_t needed = 0;        ///< MemoryTarget::needed() with the change
-  std::uint64_t saved = 0;         ///< less than without it
+  std::int64_t micro_batch = 0;        ///< 0: as it is
+  std::int64_t accumulation = 0;       ///< that it divides the batch into evenly; 0: not given
+  Sharding sharding = Sharding::none;  ///< none: as it is
+  bool recompute = false;              ///< --recompute auto
+  std::uint64_t memory_limit = 0;      ///< of it; 0: as it is
+  int ranks = 0;                       ///< 0: as they are
+  std::uint64_t needed = 0;            ///< MemoryTarget::needed() with the change
+  std::uint64_t saved = 0;             ///< less than without it
 
   /// "--micro-batch 24 --accumulation 4", to be added to a command. Without `ranks`, which under a
   /// launcher is not a flag.
@@ -76,8 +76,8 @@ MinMemory min_memory(Backend& device, const PlanRequest& request, const MemoryTa
 /// changes no bit and sends no more; a smaller micro-batch, the
 /// largest that largest_micro_batch() finds and one that divides the global batch evenly unless
 /// that costs half of it; then recomputation, with the largest micro-batch that then fits; then
-/// fewer ranks a host. Neither `request.options.memory_limit` nor the target is exceeded. Throws
-/// ConfigError.
+/// sharded gradients, which send more, alone or with any of these; then fewer ranks a host. Neither
+/// `request.options.memory_limit` nor the target is exceeded. Throws ConfigError.
 MemoryAdvice advise(Backend& device, const PlanRequest& request, const MemoryTarget& target);
 
 }  // namespace lockstep

@@ -62,9 +62,13 @@ std::uint64_t exchange_bytes(ReplicaParts& parts,
   GradientExchange& exchange = parts.exchange;
   const Schedule schedule = training_schedule(batch, batch.global_batch, rank);
   exchange.begin_step(schedule);
-  for (std::size_t s = 0; s + 1 < schedule.work.size(); ++s) exchange.finish_shard();
-  for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
-  for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
+  if (schedule.turns == 1)
+    for (std::size_t s = 0; s + 1 < schedule.work.size(); ++s) exchange.finish_shard();
+  for (int turn = 0; turn < schedule.turns; ++turn) {
+    if (turn > 0) exchange.next_turn();
+    for (int b = 0; b < exchange.bucket_count(); ++b) exchange.start_bucket(b);
+    for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
+  }
   if (parts.update_exchanges()) parts.optimizer.exchange_alone(parts.matrices.get());
   if (parts.owners) parts.owners->share_weights(parameters);
   return exchange.bytes_sent() + parts.update_sent().both().all;

@@ -15,12 +15,15 @@ ShardingChoice choose_sharding(Backend& device,
     if (!plan) return std::nullopt;
     return room.needed(plan->table);
   };
-  choice.none_bytes = bytes_with(Sharding::none);
-  if (choice.none_bytes && *choice.none_bytes <= room.bytes) return choice;
-  // Padding of small models can take more than their state.
-  choice.optimizer_bytes = bytes_with(Sharding::optimizer);
-  if (choice.optimizer_bytes && (!choice.none_bytes || choice.optimizer_bytes < choice.none_bytes))
-    choice.sharding = Sharding::optimizer;
+  std::optional<std::uint64_t> least;
+  for (const Sharding sharding : {Sharding::none, Sharding::optimizer, Sharding::gradients}) {
+    const auto needed = choice.bytes[std::size_t(sharding)] = bytes_with(sharding);
+    // Padding of small models can take more than their state.
+    if (!needed || (least && *needed >= *least)) continue;
+    least = needed;
+    choice.sharding = sharding;
+    if (*needed <= room.bytes) break;
+  }
   return choice;
 }
 

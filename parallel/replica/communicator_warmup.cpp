@@ -177,6 +177,10 @@ void warm_up_collectives(RankContext& context,
     warm_up_exchange(parts.evaluation_exchange, whole, context.rank());
     whole.shards = batch.shards;
     whole.cluster = batch.cluster;
+    whole.dealt = batch.dealt;
+    // Every turn has the collectives of the last.
+    if (batch.dealt)
+      whole.samples = std::min(whole.samples, std::int64_t(batch.ranks) * batch.micro_batch);
     warm_up_exchange(parts.exchange, whole, context.rank());
     if (parts.owners) parts.owners->warm_up();
     if (parts.matrices) parts.matrices->warm_up();

@@ -106,7 +106,7 @@ BucketRules bucket_rules(const TrainOptions& options,
   return {.ranks = batch.ranks,
           .ranks_per_host = ranks_per_host,
           .cuts_parameters = device.buckets_in_flight > 1,
-          .shards_optimizer = options.sharding == Sharding::optimizer};
+          .shards_optimizer = options.sharding != Sharding::none};
 }
 
 CompiledPrograms::CompiledPrograms(Backend& backend,

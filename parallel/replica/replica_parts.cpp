@@ -79,7 +79,13 @@ ReplicaParts::ReplicaParts(Backend& backend,
     : metrics(graph, space),
       ownership(space, communicator.rank()),
       owner_communicator(make_owner_communicator(communicator, ownership, options.optimizer)),
-      exchange(backend, communicator, options.reduction, space.buckets, gradients, batch.shards),
+      exchange(backend,
+               communicator,
+               options.reduction,
+               space.buckets,
+               gradients,
+               batch.shards,
+               batch.dealt ? batch.cluster : 0),
       owners(ownership.divides() ? std::make_unique<OwnerExchange>(
                                        backend,
                                        owner_communicator ? *owner_communicator : communicator,
@@ -165,7 +171,8 @@ Schedule training_schedule(const BatchPlan& batch, std::int64_t samples, int ran
                         .micro_batch = batch.micro_batch,
                         .shards = batch.shards,
                         .ranks = batch.ranks,
-                        .cluster = batch.cluster},
+                        .cluster = batch.cluster,
+                        .dealt = batch.dealt},
                        rank);
 }
 

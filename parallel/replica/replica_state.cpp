@@ -28,7 +28,9 @@ constexpr int kMaxGraphsByPlace = 64;
 
 DeviceTimer make_device_timer(RankContext& context, const BatchPlan& batch) {
   const Schedule whole = training_schedule(batch, batch.global_batch, context.rank());
-  return {context.backend(), std::size_t(whole.rounds), whole.work.size()};
+  // Each turn may start its exchange after backward, and ends it.
+  const std::size_t in_turns = whole.turns > 1 ? 2 * std::size_t(whole.turns) : 0;
+  return {context.backend(), std::size_t(whole.rounds), whole.work.size() + in_turns};
 }
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
@@ -299,11 +301,11 @@ std::string ReplicaState::reason_against_graphs() const {
     // Of whole batches and of an epoch's last.
     const int rounds = training_schedule(batch, batch.global_batch, context.rank()).most_rounds;
     if (2 * (rounds + 1) > kMaxGraphsByPlace)
-      return fmt::format(
-          "batch norm's groups span several ranks, and {} micro-batches a step on a rank are too "
-          "many "
-          "for a graph each",
-          rounds);
+      return name_parameters(
+          fmt::format("{}, and {} micro-batches a step on a rank are too many for a graph each",
+                      batch.dealt ? "`shard` gradients exchanges after each shard"
+                                  : "batch norm's groups span several ranks",
+                      rounds));
   }
   return {};
 }

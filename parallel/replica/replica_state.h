@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/lap_timer.h"
@@ -128,7 +129,8 @@ class ReplicaState {
                                             ///< 0 samples: to join batch norm's collectives
     const ShardWork* shard = nullptr;
     bool ends_shard = false;  ///< the shard's sum is added to those before; not for the last one
-    bool ends_step = false;   ///< exchange and update follow
+    bool exchanges = false;   ///< the exchange of a turn follows
+    bool ends_step = false;   ///< that of the last turn, and then the update
     RunState state = {};
     bool overlaps = true;     ///< the exchange, with backward
     bool adds_norms = false;  ///< to shard_norms
@@ -186,7 +188,7 @@ class ReplicaState {
   void begin_step(Segment& segment);
   /// Whether a rank of a batch-norm group has fewer micro-batches than others of it.
   bool rounds_differ(const Schedule& schedule) const;
-  /// Whether the step's exchange begins after the last round, in a segment of its own.
+  /// Whether the exchange of the last turn begins after the last round, in a segment of its own.
   bool exchanges_apart(const Schedule& schedule) const;
   /// Fills and returns plan_.
   const StepPlan& plan(const Segment& segment);
@@ -198,7 +200,7 @@ class ReplicaState {
   /// Whether all ranks have captured it, where its collectives are captured with it.
   bool agree(const Segment& segment, bool captured);
   GraphKey graph_key(const Segment& segment) const;
-  /// Whether collectives of NCCL stand in every segment, not just in a step's last.
+  /// Whether collectives of NCCL stand in segments before a step's last.
   bool captures_by_place() const;
   bool captures_now() const;
   void start_bucket(const Segment& segment, int bucket);
@@ -210,6 +212,7 @@ class ReplicaState {
   void update(const Segment& segment);
   void weights_changed();
   static int own_rounds(const Schedule& schedule);
+  static int own_turns(const Schedule& schedule);
   /// Calls run(program, round) for each round of the batch-norm group that this rank has no
   /// micro-batch for: the ranks of a group run equally many rounds, and a rank with fewer
   /// micro-batches joins the collectives with 0 samples. It starts its exchange afterwards, since
@@ -245,9 +248,10 @@ class ReplicaState {
   StepPlan plan_;    // of the current segment, where that is not replayed
   const std::function<void()> between_kernels_ = [this] { move_exchange(); };
   StepGraphs graphs_;
-  std::map<std::int64_t, SentBytes> bytes_sent_;  // of a step, by the samples of its batch
-  std::string why_no_graphs_;                     // empty: segments are captured
-  bool weights_are_whole_ = true;                 // see gather_weights()
+  // Of an exchange, by the samples of the step's batch and its round.
+  std::map<std::pair<std::int64_t, int>, SentBytes> bytes_sent_;
+  std::string why_no_graphs_;      // empty: segments are captured
+  bool weights_are_whole_ = true;  // see gather_weights()
   std::int64_t steps_ = 0,
                observed_steps_ = 0;  // since construction; whose phases or gradients were
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training step: segments, each a plan of parts that run eagerly, are captured or are replayed,
 // as Note [Step graphs] in core/step/step_graphs.h says.
+#include <algorithm>
 #include <chrono>
 
 #include "core/step/fault_injector.h"
@@ -58,16 +59,19 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
   begin_step(segment);
   const bool apart = exchanges_apart(schedule);
   timer_.start();
+  int turn = 0;
   for (const ShardWork& shard : schedule.work) {
-    const bool last_shard = &shard == &schedule.work.back();
+    const bool ends_turn = schedule.turns > 1 || &shard == &schedule.work.back();
+    const bool last_turn = turn + 1 == schedule.turns;
     segment.shard = &shard;
     for (const MicroBatch& micro_batch : shard.micro_batches) {
       const bool last = &micro_batch == &shard.micro_batches.back();
       segment.program = &programs.training(micro_batch.samples);
       segment.state.accumulate = &micro_batch != &shard.micro_batches.front();
       segment.state.first_sample = std::uint64_t(micro_batch.first_sample);
-      segment.ends_shard = last && !last_shard;
-      segment.ends_step = last && last_shard && !apart;
+      segment.ends_shard = last && !ends_turn;
+      segment.exchanges = last && ends_turn && !(last_turn && apart);
+      segment.ends_step = segment.exchanges && last_turn;
       load(*segment.program, loader, segment.state.first_sample);
       if (micro_batch.samples == batch.micro_batch) {
         times_.whole_loading += upload_.loading;
@@ -79,9 +83,13 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
       run_segment(segment);
       ++segment.round;
     }
+    if (segment.exchanges && !last_turn) {
+      parts.exchange.next_turn();
+      ++turn;
+    }
   }
   if (schedule.work.empty()) send_counters();
-  segment.ends_shard = false;
+  segment.ends_shard = segment.exchanges = false;
   if (batch.cluster > 1)
     join_missing_rounds(schedule, [&](const BoundProgram& program, int round) {
       segment.program = &program;
@@ -92,7 +100,8 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
   if (apart) {
     segment.program = nullptr;
     segment.round = schedule.rounds;
-    segment.ends_step = true;
+    segment.exchanges = segment.ends_step = true;
+    segment.adds_norms &= own_turns(schedule) == schedule.turns;
     run_segment(segment);
   }
   device_timer.end_step();
@@ -136,6 +145,11 @@ int ReplicaState::own_rounds(const Schedule& schedule) {
   return int(rounds);
 }
 
+/// In which this rank has shards.
+int ReplicaState::own_turns(const Schedule& schedule) {
+  return std::min(schedule.turns, int(schedule.work.size()));
+}
+
 bool ReplicaState::rounds_differ(const Schedule& schedule) const {
   const std::int64_t micro_batches = (schedule.samples + batch.micro_batch - 1) / batch.micro_batch;
   return micro_batches % batch.cluster != 0;
@@ -145,7 +159,7 @@ bool ReplicaState::rounds_differ(const Schedule& schedule) const {
 // joins rounds of its batch-norm group starts its exchange after them. So must the other ranks of
 // its group, or two ranks would wait for each other in different collectives.
 bool ReplicaState::exchanges_apart(const Schedule& schedule) const {
-  if (schedule.work.empty()) return true;
+  if (own_turns(schedule) < schedule.turns) return true;
   if (batch.cluster == 1) return false;
   return parts.exchange.in_stream_order() ? rounds_differ(schedule)
                                           : own_rounds(schedule) < schedule.rounds;
@@ -153,18 +167,16 @@ bool ReplicaState::exchanges_apart(const Schedule& schedule) const {
 
 const StepPlan& ReplicaState::plan(const Segment& segment) {
   const bool by_host = !parts.exchange.in_stream_order();
-  const bool overlaps = segment.program != nullptr && segment.ends_step && segment.overlaps;
+  const bool overlaps = segment.program != nullptr && segment.exchanges && segment.overlaps;
   plan_.clear();
   if (segment.program != nullptr)
     segment.program->program->append_parts(overlaps, by_host && group_ != nullptr, plan_);
-  if (segment.ends_step && !overlaps)
+  if (segment.exchanges && !overlaps)
     for (int b = 0; b < parts.exchange.bucket_count(); ++b)
       plan_.push_back({.work = StepWork::start_bucket, .first = b});
   if (segment.ends_shard) plan_.push_back({.work = StepWork::sum_shard});
-  if (segment.ends_step) {
-    plan_.push_back({.work = StepWork::finish_buckets});
-    plan_.push_back({.work = StepWork::update});
-  }
+  if (segment.exchanges) plan_.push_back({.work = StepWork::finish_buckets});
+  if (segment.ends_step) plan_.push_back({.work = StepWork::update});
   for (std::size_t i = 0; i < plan_.size(); ++i) {
     StepPart& part = plan_[i];
     part.ends_phase = i + 1 == plan_.size() || !timed_together(part.work, plan_[i + 1].work);
@@ -189,8 +201,8 @@ void ReplicaState::run_segment(Segment& segment) {
       break;
     case StepWay::captured:
       times_.backward += timer_.lap();
-      if (segment.ends_step)
-        bytes_sent_[segment.schedule->samples] =
+      if (segment.exchanges)
+        bytes_sent_[{segment.schedule->samples, segment.round}] =
             parts.exchange.sent() - segment.sent +
             (parts.update_sent().both() - segment.update_sent.both());
       break;
@@ -200,7 +212,7 @@ void ReplicaState::run_segment(Segment& segment) {
       break;
   }
   // Where the segment holds collectives, all ranks have agreed that its capture failed.
-  if (graphs_.has_failed() && segment.ends_step) why_no_graphs_ = graphs_.use().why_not;
+  if (graphs_.has_failed() && segment.exchanges) why_no_graphs_ = graphs_.use().why_not;
 }
 
 void ReplicaState::run(Segment& segment, const StepPart& part, bool eagerly) {
@@ -210,7 +222,7 @@ void ReplicaState::run(Segment& segment, const StepPart& part, bool eagerly) {
       segment.program->program->run(part, segment.state);
       break;
     case StepWork::backward:
-      if (eagerly && segment.ends_step && segment.overlaps)
+      if (eagerly && segment.exchanges && segment.overlaps)
         segment.program->program->run(part, segment.state, between_kernels_);
       else
         segment.program->program->run(part, segment.state);
@@ -241,7 +253,10 @@ void ReplicaState::enter_phase(const Segment& segment, StepWork work) {
 // For parts that ran eagerly. update() measures its own time.
 void ReplicaState::end_phase(Segment& segment, StepWork work) {
   if (work == StepWork::update) return;
-  if (work == StepWork::finish_buckets) return device_timer.mark(DevicePart::exchange);
+  if (work == StepWork::finish_buckets) {
+    timer_.start();
+    return device_timer.mark(DevicePart::exchange);
+  }
   const bool is_forward = work == StepWork::forward;
   device_timer.mark(is_forward ? DevicePart::forward : DevicePart::backward);
   const double seconds = timer_.lap();
@@ -256,7 +271,7 @@ void ReplicaState::end_phase(Segment& segment, StepWork work) {
 }
 
 bool ReplicaState::captures_by_place() const {
-  return batch.cluster > 1 && parts.exchange.in_stream_order();
+  return (batch.cluster > 1 || batch.dealt) && parts.exchange.in_stream_order();
 }
 
 bool ReplicaState::captures_now() const {
@@ -275,8 +290,8 @@ GraphKey ReplicaState::graph_key(const Segment& segment) const {
     key.stale_copies = segment.program->program->stale_copies();
   }
   if (!parts.exchange.in_stream_order()) {
-    if (segment.ends_shard) key.merges = 0;
-  } else if (segment.ends_shard || segment.ends_step) {
+    if (segment.ends_shard || (segment.exchanges && !segment.ends_step)) key.merges = 0;
+  } else if (segment.ends_shard || segment.exchanges) {
     const ShardPlace place = parts.exchange.place();
     key.shards_pending = place.pending;
     key.merges = place.merges;
@@ -287,7 +302,7 @@ GraphKey ReplicaState::graph_key(const Segment& segment) const {
 
 bool ReplicaState::agree(const Segment& segment, bool captured) {
   if (context.size() == 1 || !parts.exchange.in_stream_order()) return captured;
-  if (segment.ends_step) return all_agree(context.host_communicator(), captured);
+  if (segment.exchanges) return all_agree(context.host_communicator(), captured);
   return group_ ? all_agree(*group_, captured) : captured;
 }
 
@@ -296,8 +311,9 @@ void ReplicaState::account_replay(const Segment& segment) {
   if (segment.program != nullptr) segment.program->program->mark_copies_fresh();
   if (parts.exchange.in_stream_order()) {
     if (segment.ends_shard) parts.exchange.shard_was_replayed();
-    if (segment.ends_step)
-      parts.exchange.buckets_were_replayed(bytes_sent_.at(segment.schedule->samples));
+    if (segment.exchanges)
+      parts.exchange.buckets_were_replayed(
+          bytes_sent_.at({segment.schedule->samples, segment.round}));
   }
   if (segment.ends_step) weights_changed();
 }

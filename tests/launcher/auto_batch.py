@@ -99,7 +99,13 @@ class AutoBatchRanks(KeptChoices, Auto):
              f"--memory-limit={limit}"]).stdout)
         roomy = plan("1GiB")
         below = roomy["limited_bytes"] - 1
-        self.assertEqual([roomy["shard"], plan(below)["shard"]], ["none", "optimizer"])
+        sharded = plan(below)
+        # With sharded gradients as well, sums of six micro-batches take less.
+        tight = plan(sharded["limited_bytes"] - 1)
+        self.assertEqual([plan["shard"] for plan in (roomy, sharded, tight)],
+                         ["none", "optimizer", "gradients"])
+        self.assertLess(tight["limited_bytes"], sharded["limited_bytes"])
+        self.assertGreater(tight["exchange_bytes_per_step"], sharded["exchange_bytes_per_step"])
         self.run_flags(*flags, "--shard=auto", "--out=roomy")
         result = self.run_flags(*flags, "--shard=auto", f"--memory-limit={below}", "--out=tight")
         self.assertIn("shard auto: optimizer", result.stdout)
@@ -110,7 +116,7 @@ class AutoBatchRanks(KeptChoices, Auto):
         self.assertEqual(self.summary("tight")["weights_sha256"],
                          self.summary("roomy")["weights_sha256"])
         # Where only a sharded optimizer fits, it is found before a micro-batch is said not to.
-        sharded = plan(below)["micro_batches"][0]["none"]["limited_bytes"]
+        sharded = sharded["micro_batches"][0]["none"]["limited_bytes"]
         self.run_flags("--model=mlp", "--hidden=1024", "--micro-batch=auto", "--shard=auto",
                        "--steps=1", f"--memory-limit={sharded}", "--out=both")
         self.assertLessEqual(self.summary("both")["planned_bytes"], sharded)

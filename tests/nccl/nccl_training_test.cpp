@@ -78,6 +78,24 @@ TEST(NcclTraining, EqualBitsOfAShardedOptimizerInBf16) {
   expect_bits_of_mpi(run);
 }
 
+// Each turn's exchange is captured with the segment of its shard, and so is that of ranks that have
+// none in the last turn.
+SmallRun sharded_gradients() {
+  SmallRun run = sharded_run();
+  run.options.micro_batch = 2;
+  run.options.sharding = Sharding::gradients;
+  return run;
+}
+
+TEST(NcclTraining, EqualBitsOfShardedGradients) { expect_bits_of_mpi(sharded_gradients()); }
+
+TEST(NcclTraining, EqualBitsOfShardedGradientsInBf16) {
+  SmallRun run = sharded_gradients();
+  run.options.precision = Precision::bf16;
+  run.options.shards = 5;  // of which some have more micro-batches than others
+  expect_bits_of_mpi(run);
+}
+
 // On the last rank, of one segment after the other: all ranks do without one that collectives stand
 // in, and after a step's last without any further.
 void expect_bits_where_captures_fail(SmallRun run, int captures) {
@@ -108,6 +126,13 @@ TEST(NcclTraining, EqualBitsWhereASegmentCannotBeCaptured) {
   SmallRun run = small_run();
   run.options.micro_batch = 2;
   expect_bits_where_captures_fail(run, mpi_world().size() == 2 ? 5 : 3);
+}
+
+TEST(NcclTraining, EqualBitsWhereATurnCannotBeCaptured) {
+  SmallRun run = small_run();
+  run.options.micro_batch = 2;
+  run.options.sharding = Sharding::gradients;
+  expect_bits_where_captures_fail(run, 3);
 }
 
 TEST(NcclTraining, EqualBitsWhereARoundOfBatchNormCannotBeCaptured) {

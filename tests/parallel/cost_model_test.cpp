@@ -322,6 +322,32 @@ TEST(ShareOf, HostsOfEquallyManyRanksSumFirst) {
   EXPECT_FALSE(share_of(options, 24, 8).two_levels);
 }
 
+// Of 5 turns all but one have no weights to gather, and each a backward of its own.
+TEST(ShareOf, ShardedGradientsAreExchangedInTurns) {
+  TrainOptions options;
+  options.global_batch = 20;
+  options.micro_batch = 1;
+  options.sharding = Sharding::optimizer;
+  const RankShare once = share_of(options, 4, 8);
+  options.sharding = Sharding::gradients;
+  const RankShare turns = share_of(options, 4, 8);
+  EXPECT_EQ(once.turns, 1);
+  EXPECT_EQ(turns.turns, 5);
+  EXPECT_EQ(turns.subtrees, 1);
+  const auto cost = [](const RankShare& share) {
+    return predict(one_bucket(100 * kMiB), {*named_network("ib"), 0}, {.per_sample_s = 1e-3}, share)
+        .communication_s;
+  };
+  RankShare one_turn = turns;
+  one_turn.turns = 1;
+  RankShare two_turns = turns;
+  two_turns.turns = 2;
+  const double sums = cost(two_turns) - cost(one_turn);
+  EXPECT_GT(sums, 0);
+  EXPECT_LT(sums, cost(one_turn)) << "without weights";
+  EXPECT_NEAR(cost(turns), cost(one_turn) + 4 * sums, 1e-12 * cost(turns));
+}
+
 TEST(ShareOf, AHundredThousandRanks) {
   TrainOptions options;
   options.global_batch = 400'000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -99,17 +100,23 @@ inline void run_step(GradientExchange& exchange,
                      int step) {
   RandomStream dawdle(random_key(std::uint64_t(rank), "dawdle"), std::uint64_t(step));
   exchange.begin_step(schedule);
-  if (schedule.work.empty()) gradients.assign(gradients.size(), NAN);  // Must not count.
-  for (std::size_t i = 0; i < schedule.work.size(); ++i) {
-    fake.write(gradients, step, schedule.work[i].shard);
-    if (i + 1 < schedule.work.size()) exchange.finish_shard();
+  for (int turn = 0; turn < schedule.turns; ++turn) {
+    if (turn > 0) exchange.next_turn();
+    const std::size_t first = std::size_t(turn);
+    const std::size_t end =
+        schedule.turns > 1 ? std::min(first + 1, schedule.work.size()) : schedule.work.size();
+    if (first >= end) gradients.assign(gradients.size(), NAN);  // Must not count.
+    for (std::size_t i = first; i < end; ++i) {
+      fake.write(gradients, step, schedule.work[i].shard);
+      if (i + 1 < end) exchange.finish_shard();
+    }
+    for (int b = 0; b < exchange.bucket_count(); ++b) {
+      exchange.start_bucket(b);
+      std::this_thread::sleep_for(std::chrono::microseconds(dawdle.below(300)));
+      for (std::uint32_t n = dawdle.below(4); n > 0; --n) exchange.progress();
+    }
+    for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
   }
-  for (int b = 0; b < exchange.bucket_count(); ++b) {
-    exchange.start_bucket(b);
-    std::this_thread::sleep_for(std::chrono::microseconds(dawdle.below(300)));
-    for (std::uint32_t n = dawdle.below(4); n > 0; --n) exchange.progress();
-  }
-  for (int b = 0; b < exchange.bucket_count(); ++b) exchange.finish_bucket(b);
 }
 
 /// FNV-1a over the bytes of all buckets.

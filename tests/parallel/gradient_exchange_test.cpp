@@ -101,6 +101,31 @@ TEST(GradientExchange, EveryNumberOfRanksGivesTheBitsOfOne) {
   }
 }
 
+// Turns with one shard a rank, the last one with fewer, and slots of clusters that are apart in the
+// tree. Sums of buckets that are chunked end at the owner where the bucket is sharded, else at all.
+TEST(GradientExchange, DealtShardsGiveTheBitsOfTheTree) {
+  Communicator& world = mpi_world();
+  const int ranks = world.size(), rank = world.rank();
+  if (ranks == 1) GTEST_SKIP() << "one rank has no turns";
+  NullBackend backend;
+  const FakeGradients fake(buckets_of_all_sizes(), Values::random);
+  std::vector<float> gradients(fake.elems());
+  for (int cluster = 1; cluster <= ranks; ++cluster) {
+    if (ranks % cluster != 0) continue;
+    const int shards = 13 / cluster * cluster;
+    GradientExchange exchange(
+        backend, world, Reduction::reproducible, fake.buckets(), gradients.data(), shards, cluster);
+    const std::size_t bytes = exchange.partial_sum_bytes() + exchange.communication_bytes();
+    int step = 0;
+    for (const std::int64_t samples : {13, 40, 2, 1, 9}) {
+      const Schedule schedule = make_schedule({samples, 1, shards, ranks, cluster, true}, rank);
+      run_step(exchange, gradients, fake, schedule, rank, step);
+      expect_tree_bits(fake, gradients, schedule, step++);
+    }
+    EXPECT_EQ(exchange.partial_sum_bytes() + exchange.communication_bytes(), bytes);
+  }
+}
+
 TEST(GradientExchange, FastIsTheSumToRounding) {
   Communicator& world = mpi_world();
   for (Values values : {Values::random, Values::integers}) {

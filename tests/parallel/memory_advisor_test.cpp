@@ -56,7 +56,7 @@ MemoryPlan plan_of(PlanRequest request, const MemoryFix& fix) {
   TrainOptions& options = request.options;
   if (fix.micro_batch > 0) options.micro_batch = fix.micro_batch;
   if (fix.accumulation > 0) options.accumulation = fix.accumulation;
-  if (fix.sharded) options.sharding = Sharding::optimizer;
+  if (fix.sharding != Sharding::none) options.sharding = fix.sharding;
   if (fix.recompute) options.recompute = Recompute::automatic;
   if (fix.memory_limit > 0) options.memory_limit = fix.memory_limit;
   if (fix.ranks > 0) request.ranks = fix.ranks;
@@ -106,6 +106,24 @@ TEST(MemoryFix, ShardsTheOptimizerFirst) {
   const MemoryAdvice advice = advise_within(request, with);
   ASSERT_TRUE(advice.fix);
   EXPECT_EQ(advice.fix->flags(), "`shard` optimizer");
+  EXPECT_EQ(advice.fix->needed, with);
+}
+
+/// Of 24 micro-batches of one sample, whose sums are most of the memory.
+TEST(MemoryFix, ShardsGradientsWhereNothingElseFits) {
+  SmallRun run = testing::small_resnet();
+  run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {256, 256}});
+  PlanRequest request = request_for(run, 24, 1, 2);
+  request.options.optimizer = AdamW{};
+  PlanRequest sharded = request;
+  sharded.options.sharding = Sharding::gradients;
+  const std::uint64_t with = device_bytes(sharded, 1);
+  sharded.options.sharding = Sharding::optimizer;
+  ASSERT_LT(with, device_bytes(sharded, 1));
+  request.options.accumulation = 12;  // no larger micro-batch, which has fewer sums
+  const MemoryAdvice advice = advise_within(request, with);
+  ASSERT_TRUE(advice.fix);
+  EXPECT_EQ(advice.fix->flags(), "`shard` gradients");
   EXPECT_EQ(advice.fix->needed, with);
 }
 

@@ -138,6 +138,15 @@ SmallRun gpt_sharded_in_bf16() {
   run.options.precision = Precision::bf16;
   return run;
 }
+/// Eight micro-batches, whose sums owners keep.
+SmallRun mlp_gradients_sharded() {
+  SmallRun run = testing::small_resnet();
+  run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {256, 256}});
+  run.options.optimizer = AdamW{};
+  run.options.micro_batch = run.options.global_batch / 8;
+  run.options.sharding = Sharding::gradients;
+  return run;
+}
 /// With units of several owners.
 SmallRun mlp_clipped() {
   SmallRun run = mlp();
@@ -343,6 +352,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &gpt_sharded_in_bf16,
                                            &mlp_normuon_sharded,
                                            &mlp_clipped,
+                                           &mlp_gradients_sharded,
                                            &mlp_muon,
                                            &discs_growing,
                                            &resnet_taught));

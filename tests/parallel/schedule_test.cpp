@@ -207,5 +207,40 @@ TEST(Schedule, DefaultShards) {
   EXPECT_EQ(default_shards(std::numeric_limits<std::int64_t>::max(), 100), 100);
 }
 
+// The same shards, one after another to each cluster: as sharded gradients are summed.
+TEST(Schedule, DealsTheSameShards) {
+  for (const int cluster : {1, 2, 3})
+    for (const int clusters : {1, 2, 5})
+      for (const int shards : {clusters * cluster, 30, 60})
+        for (const std::int64_t samples : {3, 31, 60, 121}) {
+          ScheduleSettings s{.samples = samples,
+                             .micro_batch = 2,
+                             .shards = shards,
+                             .ranks = clusters * cluster,
+                             .cluster = cluster};
+          const ShardMap consecutive = shard_map(all_ranks(s));
+          s.dealt = true;
+          const std::vector<Schedule> dealt = all_ranks(s);
+          EXPECT_EQ(shard_map(dealt), consecutive);
+          for (const Schedule& schedule : dealt) {
+            const auto rank = std::size_t(&schedule - dealt.data());
+            EXPECT_EQ(schedule.turns, (schedule.shards / cluster - 1) / clusters + 1);
+            std::size_t own = 0;
+            for (int turn = 0; turn < schedule.turns; ++turn) {
+              const ShardRange range = schedule.owners(turn)[rank];
+              // Shards are missing in the last turn alone.
+              EXPECT_TRUE(!range.empty() || turn + 1 == schedule.turns);
+              if (range.empty()) continue;
+              ASSERT_LT(own, schedule.work.size());
+              EXPECT_EQ(range.last - range.first, 1);
+              EXPECT_EQ(schedule.work[own++].shard, range.first);
+            }
+            EXPECT_EQ(own, schedule.work.size());
+            EXPECT_EQ(schedule.most_rounds, dealt[0].most_rounds);
+            EXPECT_LE(schedule.rounds, schedule.most_rounds);
+          }
+        }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharding::optimizer on ranks that claim to be on several hosts, so that sums and weights travel
-// on two levels: the bits of one rank without it, through resumes on other hosts; and what it
-// sends.
+// Sharded optimizers and gradients on ranks that claim to be on several hosts, so that sums and
+// weights travel on two levels: the bits of one rank without it, through resumes on other hosts;
+// and what it sends.
 #include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/replica.h"
 #include "parallel/memory/memory_plan.h"
@@ -34,7 +35,7 @@ class ShardedOnHosts : public ::testing::TestWithParam<ShardedCase> {};
 TEST_P(ShardedOnHosts, HasTheBitsOfOneRankWithout) {
   SmallRun run = run_of(GetParam());
   const TrainSummary alone = of_one_rank(run);
-  run.options.sharding = Sharding::optimizer;
+  run.options.sharding = GetParam().sharding;
   run.options.check_replicas_every = 2;
   run.options.memory_limit = std::uint64_t{4} << 30;  // the plan that is checked knows no hosts
   for (const int per_host : claims()) {
@@ -66,6 +67,13 @@ SmallRun wide_gpt() {
   return run;
 }
 
+/// Of 15, and 2 of the last batch.
+SmallRun many_micro_batches() {
+  SmallRun run = sharded_mlp();
+  run.options.micro_batch = 2;
+  return run;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Of,
     ShardedOnHosts,
@@ -86,6 +94,18 @@ INSTANTIATE_TEST_SUITE_P(
                                   .ema = 0.9f,
                                   .precision = Precision::bf16,
                                   .shards = 6},
+                      ShardedCase{.name = "gradients",
+                                  .run = mlp,
+                                  .optimizer = AdamW{.lr = 0.01f},
+                                  .clip_norm = 0.5f,
+                                  .sharding = Sharding::gradients},
+                      ShardedCase{.name = "gradients_bf16",
+                                  .run = &many_micro_batches,
+                                  .optimizer = Lamb{},
+                                  .ema = 0.9f,
+                                  .precision = Precision::bf16,
+                                  .shards = 13,
+                                  .sharding = Sharding::gradients},
                       ShardedCase{.name = "bf16_muon",
                                   .run = mlp,
                                   .optimizer = Muon{},
@@ -122,11 +142,13 @@ TEST(ShardedOnHostsOf, SkippedStepsHaveTheBitsOfOneRank) {
   run.options.optimizer = AdamW{.lr = 0.01f};
   run.options.clip_norm = 0.5f;
   run.options.on_nonfinite = OnNonfinite::skip;
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (const auto& [precision, sharding] : {std::pair(Precision::fp32, Sharding::optimizer),
+                                            std::pair(Precision::bf16, Sharding::optimizer),
+                                            std::pair(Precision::fp32, Sharding::gradients)}) {
     run.options.precision = precision;
     run.options.sharding = Sharding::none;
     const TrainSummary alone = of_one_rank(run);
-    run.options.sharding = Sharding::optimizer;
+    run.options.sharding = sharding;
     Traffic traffic;
     ClaimedHosts hosts(world(), claims().front(), traffic);
     const TrainSummary sharded = train(run, hosts);

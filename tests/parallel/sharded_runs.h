@@ -27,7 +27,7 @@ inline SmallRun sharded_gpt() {
   return run;
 }
 
-/// A run that is trained with a sharded optimizer.
+/// A run that is trained with `sharding`.
 struct ShardedCase {
   const char* name;
   SmallRun (*run)();
@@ -38,6 +38,7 @@ struct ShardedCase {
   std::vector<std::string> freeze = {};
   float clip_value = 0, clip_agc = 0;
   int shards = 0;  ///< fewer than micro-batches: gradients accumulate
+  Sharding sharding = Sharding::optimizer;
 };
 
 /// Without sharding.

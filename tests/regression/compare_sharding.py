@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the same short runs on several numbers of ranks, with the optimizer sharded and not, and compares the bits
-of their weights.
+"""Trains the same short runs on several numbers of ranks, with nothing, the optimizer and gradients sharded, and
+compares the bits of their weights.
 
 compare_sharding.py PROGRAM [--filter REGEX] [--ranks 1,2,3,4,6]
 
 PROGRAM is `lockstep`. A row is a model (mlp of matrices above the 64 KiB from which a bucket is sharded, gpt in
 bf16), an optimizer, and whether gradients are clipped, weights averaged, and a step has more micro-batches than
-ranks with a tail. All runs of a row have to end with the same weights, averages included, also two that stop half
-way and continue with another number of ranks and the other sharding. Exit code 1 where one does not.
+ranks with a tail. All runs of a row have to end with the same weights, averages included, also those that stop half
+way and continue with another number of ranks and another sharding. Exit code 1 where one does not.
 """
 import argparse
 import hashlib
@@ -26,7 +26,7 @@ OPTIMIZERS = {"sgd": ["--lr=0.05", "--momentum=0.9"], "adamw": ["--lr=0.002"], "
               "muon": ["--lr=0.002"]}
 FEATURES = {"": [], "clipped": ["--clip-norm=0.5"], "averaged": ["--ema=0.9"],
             "clipped, averaged": ["--clip-norm=0.5", "--ema=0.9"]}
-BATCHES = {"": ["--global-batch=24", "--micro-batch=4"],  # six micro-batches
+BATCHES = {"": ["--global-batch=24", "--micro-batch=2"],  # twelve micro-batches
            "with a tail": ["--global-batch=44", "--micro-batch=4", "--shards=6"]}  # eleven
 STEPS = 6
 
@@ -51,12 +51,15 @@ def row(program, folder, flags, ranks):
     """{run: digest}"""
     found = {}
     for count in ranks:
-        for shard in ("none", "optimizer"):
+        for shard in ("none", "optimizer", "gradients"):
             found[f"{count} ranks, {shard}"] = train(program, folder / f"{count}-{shard}", count,
                                                      [*flags, f"--steps={STEPS}", f"--shard={shard}"])
     half, whole = f"--steps={STEPS // 2}", f"--steps={STEPS}"
-    for name, before, after in (("most ranks sharded, then fewer", (ranks[-1], "optimizer"), (ranks[1], "none")),
-                                ("one rank, then more sharded", (1, "none"), (ranks[-2], "optimizer"))):
+    most, more, few = ranks[-1], ranks[-2], ranks[1]
+    for before, after in (((most, "optimizer"), (few, "none")), ((1, "none"), (more, "optimizer")),
+                          ((most, "gradients"), (few, "gradients")), ((few, "optimizer"), (more, "gradients")),
+                          ((more, "gradients"), (1, "none"))):
+        name = "{} ranks, {}, then {} ranks, {}".format(*before, *after)
         out = folder / name
         train(program, out, before[0], [*flags, half, f"--shard={before[1]}"])
         found[name] = train(program, out, after[0], ["--resume=auto", whole, f"--shard={after[1]}"])

@@ -6,9 +6,11 @@ namespace lockstep {
 namespace {
 
 void set_sharding(TrainFlags& flags, const std::string& text) {
-  one_of("--shard", {"none", "optimizer", "auto"})(text);
+  one_of("--shard", {"none", "optimizer", "gradients", "auto"})(text);
   flags.chooses_sharding = text == "auto";
-  flags.options.sharding = text == "optimizer" ? Sharding::optimizer : Sharding::none;
+  flags.options.sharding = text == "gradients"   ? Sharding::gradients
+                           : text == "optimizer" ? Sharding::optimizer
+                                                 : Sharding::none;
 }
 
 }  // namespace
@@ -71,18 +73,20 @@ void add_engine_settings(std::vector<Setting>& table) {
       Words<Reduction>{{"reproducible", Reduction::reproducible}, {"fast", Reduction::fast}},
       "gradient all-reduce: the same bits on any number of ranks, or the library's order");
   rows.custom("shard",
-              "none|optimizer|auto",
-              "what ranks divide among themselves: nothing, or the optimizer's state and the "
-              "average of the weights (ZeRO-1); auto: the least that fits memory and "
+              "none|optimizer|gradients|auto",
+              "what ranks divide among themselves: nothing; the optimizer's state and the "
+              "average of the weights (ZeRO-1); or also the sums of accumulated gradients, which "
+              "are then exchanged after each shard; auto: the least that fits memory and "
               "--memory-limit; the same bits",
               set_sharding,
               [](const TrainFlags& flags) -> std::optional<std::string> {
                 if (flags.chooses_sharding) return "auto";
-                return flags.options.sharding == Sharding::none ? "none" : "optimizer";
+                return std::string(name_of(flags.options.sharding));
               })
       .when({"reduction",
              [](const TrainFlags& flags, std::string_view text) {
-               return text != "optimizer" || flags.options.reduction == Reduction::reproducible;
+               return text == "none" || text == "auto" ||
+                      flags.options.reduction == Reduction::reproducible;
              },
              "it needs --reduction reproducible"});
   rows.choice("overlap",

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "lockstep/schedule.h"
+#include "parallel/exchange/exchange_plan.h"
+
+namespace lockstep {
+
+/// Note [Sharded gradients]. With Sharding::gradients (after ZeRO-2, Rajbhandari et al. 2020) no
+/// rank keeps sums of whole gradients. Ranks take turns with shards: of R ranks, rank r computes in
+/// turn t shard t R + r (a Schedule that is dealt). After each turn the gradients of its R shards
+/// are exchanged as those of a step are otherwise, with one node a rank: each piece of a bucket
+/// goes to the rank that owns it. The owner has then R neighbouring leaves of the tree of Note
+/// [Reduction tree] more, and sums up what that completes: of the shards that are done, it keeps
+/// the largest nodes of the tree, as a binary counter does, one for each bit set in their number.
+/// After the last turn that is the whole tree, so the bits are those without sharding. Metrics,
+/// statistics and small buckets, which are not sharded, go the same way, and all ranks gather them
+/// after the last turn.
+///
+/// Of V shards and P elements, sums take P / R elements times the most bits that are set in a
+/// multiple of R below V (of 64 shards 5 on 2 ranks, 4 on 4, 3 on 8). Without sharding a rank
+/// of V / R shards, a power of two, keeps log2(V / R) P elements (5 P, 4 P, 3 P): R times as many.
+/// The price is the wire: a rank sends its gradients' pieces after each turn, ceil(V / R) times a
+/// step, weights once.
+///
+/// Where ranks form clusters (ScheduleSettings), the slots are apart in the tree, and an owner
+/// keeps the nodes of each.
+
+/// The plan of each turn of a dealt schedule. ExchangeSize::nodes is the number of ranks in all of
+/// them, so that every bucket goes the same way in each turn.
+std::vector<ExchangePlan> make_turn_plans(const Schedule& schedule, int rank, int ranks_per_host);
+
+/// Places for kept sums that every dealt schedule of at most `max_shards` shards finds enough.
+int max_kept_sums(int max_shards, int ranks, int cluster);
+
+}  // namespace lockstep

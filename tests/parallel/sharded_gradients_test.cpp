@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sharding::gradients: the bits of one rank without it, on any ranks, with shards of one and of
+// several micro-batches, through resumes with other ranks and another sharding; what it saves and
+// sends.
+#include <gtest/gtest.h>
+
+#include "lockstep/error.h"
+#include "parallel/exchange/turn_plans.h"
+#include "parallel/memory/memory_plan.h"
+#include "tests/parallel/sharded_runs.h"
+#include "tests/parallel/shared_folder.h"
+#include "tests/support/test_backend.h"
+
+namespace lockstep {
+namespace {
+
+using testing::digest_of_one_rank;
+using testing::go_on;
+using testing::of_one_rank;
+using testing::run_of;
+using testing::SharedFolder;
+using testing::SmallRun;
+
+using Case = testing::ShardedCase;
+
+Communicator& world() { return testing::mpi_world(); }
+
+/// Of eight micro-batches, and one of the last batch.
+SmallRun mlp() { return testing::sharded_mlp(); }
+
+/// Of 15, the last one short, and 2 of the last batch.
+SmallRun many() {
+  SmallRun run = mlp();
+  run.options.global_batch = 29;
+  run.options.micro_batch = 2;
+  return run;
+}
+
+SmallRun gpt() {
+  SmallRun run = testing::sharded_gpt();
+  run.options.micro_batch = 1;
+  return run;
+}
+
+class ShardedGradients : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ShardedGradients, HasTheBitsOfOneRankWithout) {
+  SmallRun run = run_of(GetParam());
+  const TrainSummary alone = of_one_rank(run);
+  run.options.sharding = Sharding::gradients;
+  run.options.check_replicas_every = 2;
+  const TrainSummary sharded = testing::train(run, world());
+  if (world().rank() != 0) return;
+  EXPECT_EQ(sharded.weights_sha256, alone.weights_sha256);
+  EXPECT_EQ(sharded.train_loss, alone.train_loss);
+  EXPECT_EQ(sharded.val_loss, alone.val_loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of,
+    ShardedGradients,
+    ::testing::Values(
+        Case{"sgd", &mlp, Sgd{.lr = 0.05f, .momentum = 0.9f}},
+        Case{"adamw", &mlp, AdamW{.lr = 0.01f}, 0.5f, 0.9f},
+        Case{"lamb", &many, Lamb{}, 0.5f},
+        Case{"muon", &many, Muon{}},
+        Case{.name = "accumulated",
+             .run = &many,
+             .optimizer = AdamW{.lr = 0.01f},
+             .ema = 0.9f,
+             .shards = 5},
+        Case{"frozen", &many, AdamW{}, 0.0f, 0.9f, Precision::fp32, {"0"}},
+        Case{"tied", &gpt, AdamW{}, 1.0f},
+        Case{.name = "agc_normuon", .run = &mlp, .optimizer = NorMuon{}, .clip_agc = 0.01f},
+        Case{.name = "bf16",
+             .run = &many,
+             .optimizer = AdamW{.lr = 0.01f},
+             .clip_norm = 0.5f,
+             .ema = 0.9f,
+             .precision = Precision::bf16,
+             .shards = 7}),
+    [](const auto& tested) { return tested.param.name; });
+
+// Statistics are summed shard by shard as gradients are.
+TEST(ShardedGradientsOf, BatchNormHasTheBitsOfOneRankWithout) {
+  SmallRun run = testing::small_resnet();
+  run.options.micro_batch = 4;
+  run.options.log_every = 0;
+  run.options.overlap = Overlap::off;
+  const std::string alone = digest_of_one_rank(run);
+  run.options.sharding = Sharding::gradients;
+  const std::string sharded = testing::train(run, world()).weights_sha256;
+  EXPECT_EQ(world().rank() == 0 ? sharded : alone, alone);
+}
+
+// Ranks that form a group, one of which has no micro-batch in the last round, have slots that are
+// apart in the tree.
+TEST(ShardedGradientsOf, BatchNormOverRanksHasTheBitsWithout) {
+  const int ranks = world().size();
+  SmallRun run = testing::small_resnet();
+  run.options.micro_batch = 2;
+  run.options.global_batch = 10 * ranks - 2;
+  run.options.batch_norm = BatchNormPolicy::parse("group:" + std::to_string(2 * ranks));
+  run.options.log_every = 0;
+  const std::string without = testing::train(run, world()).weights_sha256;
+  run.options.sharding = Sharding::gradients;
+  EXPECT_EQ(testing::train(run, world()).weights_sha256, without);
+}
+
+TEST(ShardedGradientsOf, GoesOnWithOtherRanksAndAnotherSharding) {
+  const SharedFolder folder;
+  SmallRun run = run_of({"", &many, AdamW{.lr = 0.01f}, 0.5f, 0.9f});
+  SmallRun gradients = run, optimizer = run;
+  gradients.options.sharding = Sharding::gradients;
+  optimizer.options.sharding = Sharding::optimizer;
+  run.options.steps = 8;
+  const std::string undisturbed = digest_of_one_rank(run);
+  const bool first = world().rank() == 0;
+  const std::unique_ptr<Communicator> pair =
+      world().split(world().rank() < 2 ? 0 : 1, world().rank());
+  go_on(gradients, folder / "run", 2, world());
+  world().barrier();
+  SelfCommunicator self;
+  if (first) go_on(run, folder / "run", 4, self);
+  world().barrier();
+  if (world().rank() < 2) go_on(gradients, folder / "run", 5, *pair);
+  world().barrier();
+  go_on(optimizer, folder / "run", 6, world());
+  world().barrier();
+  const std::string last = go_on(gradients, folder / "run", 8, world());
+  EXPECT_EQ(first ? last : undisturbed, undisturbed);
+}
+
+// The norm of each shard is measured where it was computed.
+TEST(ShardedGradientsOf, NoiseScaleIsThatOfOneRank) {
+  SmallRun run = many();
+  run.options.steps = 10;
+  run.options.noise_scale_every = 1;
+  run.options.log_every = 1;
+  const TrainSummary alone = of_one_rank(run);
+  run.options.sharding = Sharding::gradients;
+  const TrainSummary sharded = testing::train(run, world());
+  if (world().rank() != 0) return;
+  EXPECT_TRUE(alone.noise_scale) << alone.format_noise_scale;
+  EXPECT_EQ(sharded.noise_scale, alone.noise_scale);
+}
+
+/// memory_plan_test compares it with what a replica reserves and sends.
+MemoryPlan plan_of(const SmallRun& run, Sharding sharding) {
+  PlanRequest request;
+  request.model = run.model;
+  request.loss = [](Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels, 0.0f, {});
+  };
+  request.data = run.data;
+  request.options = run.options;
+  request.options.sharding = sharding;
+  request.ranks = world().size();
+  return plan_memory(*testing::make_test_backend(), request, world().rank());
+}
+
+TEST(ShardedGradientsOf, KeepsItsPartOfTheSums) {
+  SmallRun run = run_of({"", &mlp, AdamW{}});
+  run.options.global_batch = 32;
+  run.options.micro_batch = 1;
+  const int ranks = world().size();
+  const MemoryPlan plan = plan_of(run, Sharding::gradients);
+  const double kept = max_kept_sums(plan.batch.shards, ranks, 1);
+  const double part = double(*plan.table[MemoryCategory::gradients]) / ranks;
+  // Small buckets are kept whole.
+  EXPECT_GE(double(*plan.table[MemoryCategory::partial_sums]), kept* part);
+  EXPECT_LT(double(*plan.table[MemoryCategory::partial_sums]), 1.1 * kept * part);
+}
+
+TEST(ShardedGradientsOf, SendsGradientsInEachTurnAndWeightsOnce) {
+  SmallRun run = run_of({"", &mlp, AdamW{}});
+  run.options.micro_batch = 1;
+  const auto sent = [&](int turns) {
+    run.options.global_batch = turns * world().size();
+    return std::int64_t(plan_of(run, Sharding::gradients).exchange_bytes_per_step);
+  };
+  const std::int64_t turn = sent(2) - sent(1);
+  EXPECT_EQ(sent(5) - sent(4), turn);
+  const MemoryPlan plan = plan_of(run, Sharding::gradients);
+  std::int64_t pieces = 0;  // of chunked buckets
+  for (const Bucket& bucket : plan.buckets)
+    if (bucket.sharded) pieces += 4 * (bucket.elems - bucket.elems / world().size());
+  EXPECT_GT(pieces, 0);
+  EXPECT_GE(turn, pieces);
+  EXPECT_LT(double(turn), 1.1 * double(pieces)) << "small buckets are gathered whole";
+}
+
+TEST(ShardedGradientsOf, NeedsSumsInTheOrderOfTheTree) {
+  SmallRun run = mlp();
+  run.options.sharding = Sharding::gradients;
+  run.options.reduction = Reduction::fast;
+  EXPECT_THROW(testing::train(run, world()), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep
