@@ -90,6 +90,16 @@ class SourceParts : public Dataset {
   }
 
  protected:
+  /// `parts` with samples of side `size`; empty where one of them makes no such ones.
+  static Parts resized_parts(const Parts& parts, int size) {
+    Parts all;
+    for (const auto& part : parts) {
+      all.push_back(part->resized(size));
+      if (all.back() == nullptr) return {};
+    }
+    return all;
+  }
+
   Parts parts_;
 };
 
@@ -105,12 +115,26 @@ class JoinedSources final : public SourceParts {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
+    load_copy(epoch, index, 0, input, target);
+  }
+  void load_copy(std::uint64_t epoch,
+                 std::int64_t index,
+                 int copy,
+                 std::byte* input,
+                 std::byte* target) const override {
     const std::size_t part = part_of(index);
-    parts_[part]->load(epoch, index - begin_of(part), input, target);
+    parts_[part]->load_copy(epoch, index - begin_of(part), copy, input, target);
   }
   std::int32_t label(std::int64_t index) const override {
     const std::size_t part = part_of(index);
     return parts_[part]->label(index - begin_of(part));
+  }
+  std::shared_ptr<const Dataset> resized(int size) const override {
+    Parts parts = resized_parts(parts_, size);
+    if (parts.empty()) return nullptr;
+    auto result = std::make_shared<JoinedSources>(*this);
+    result->parts_ = std::move(parts);
+    return result;
   }
   std::string describe() const override {
     std::string text;
@@ -170,13 +194,27 @@ class WeightedSources final : public SourceParts {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
+    load_copy(epoch, index, 0, input, target);
+  }
+  void load_copy(std::uint64_t epoch,
+                 std::int64_t index,
+                 int copy,
+                 std::byte* input,
+                 std::byte* target) const override {
     const Draw draw = drawn(epoch, index);
-    parts_[draw.part]->load(draw.pass, draw.sample, input, target);
+    parts_[draw.part]->load_copy(draw.pass, draw.sample, copy, input, target);
   }
   /// In the first epoch: in others the index is another sample.
   std::int32_t label(std::int64_t index) const override {
     const Draw draw = drawn(0, index);
     return parts_[draw.part]->label(draw.sample);
+  }
+  std::shared_ptr<const Dataset> resized(int size) const override {
+    Parts parts = resized_parts(parts_, size);
+    if (parts.empty()) return nullptr;
+    auto result = std::make_shared<WeightedSources>(*this);
+    result->parts_ = std::move(parts);
+    return result;
   }
   std::string describe() const override {
     std::string text = fmt::format("{} samples an epoch", size());

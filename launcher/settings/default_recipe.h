@@ -20,7 +20,7 @@ inline constexpr float kWarmupRatio = 0.05f;
 /// Of the model `name` (nn::model_names()); that of convnet for a name that is none.
 const DefaultRecipe& default_recipe(std::string_view name);
 
-/// The model for data of `source_kind` (source_kind()) where --model is left out.
+/// The model for data of `source_kind` (source_kind()) where no --model is given.
 std::string_view default_model(std::string_view source_kind);
 
 }  // namespace lockstep

@@ -44,7 +44,7 @@ class ShardImages final : public Dataset {
         max_pixels_(options.max_pixels),
         spec_(sampling_.spec(classes.count)) {
     const auto hash = [this](const void* data, std::size_t bytes) {
-      hash_ = content_hash(data, bytes, hash_);
+      content_ = content_hash(data, bytes, content_);
     };
     for (const ShardSample& sample : index_->samples) {
       hash(&sample.offset, sizeof sample.offset);
@@ -53,8 +53,18 @@ class ShardImages final : public Dataset {
     }
     hash(index_->shard_bytes.data(), index_->shard_bytes.size() * sizeof(std::uint64_t));
     hash(rows_.data(), rows_.size() * sizeof(std::int64_t));
-    hash_ = sampling_.fold(hash_);
   }
+  /// `other` with samples of side `size`.
+  ShardImages(const ShardImages& other, int size)
+      : source_(other.source_),
+        index_(other.index_),
+        rows_(other.rows_),
+        class_of_(other.class_of_),
+        names_(other.names_),
+        sampling_(other.sampling_.resized(size)),
+        max_pixels_(other.max_pixels_),
+        spec_(sampling_.spec(other.spec_.classes)),
+        content_(other.content_) {}
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return std::int64_t(rows_.size()); }
@@ -62,6 +72,13 @@ class ShardImages final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
+    load_copy(epoch, index, 0, input, target);
+  }
+  void load_copy(std::uint64_t epoch,
+                 std::int64_t index,
+                 int copy,
+                 std::byte* input,
+                 std::byte* target) const override {
     const WorkspacePool::Lease work(workspaces_);
     const std::int64_t row = rows_[std::size_t(index)];
     const std::string name = read(row, work->file);
@@ -70,7 +87,7 @@ class ShardImages final : public Dataset {
     const ImageSize wanted = sampling_.size();
     const bool trains = sampling_.part == ImagePart::train;
     const DecodedCrop decoded =
-        work->decoder.decode(sampling_.crop(epoch, index, stored),
+        work->decoder.decode(sampling_.crop(epoch, index, copy, stored),
                              wanted,
                              trains ? DecodeScale::quick : DecodeScale::exact);
     work->resampler.run(decoded.view, decoded.box, wanted, reinterpret_cast<std::uint8_t*>(input));
@@ -94,7 +111,10 @@ class ShardImages final : public Dataset {
   Preprocessing preprocessing() const override {
     return image_preprocessing(*this, "webdataset", sampling_.rule.short_side);
   }
-  std::uint64_t fingerprint() const override { return hash_; }
+  std::uint64_t fingerprint() const override { return sampling_.fold(content_); }
+  std::shared_ptr<const Dataset> resized(int size) const override {
+    return std::make_shared<ShardImages>(*this, size);
+  }
   std::uint64_t decoding_bytes(int threads) const override {
     const auto place = [&](std::int64_t index) {
       const ShardSample& sample = at(rows_[std::size_t(index)]);
@@ -137,7 +157,7 @@ class ShardImages final : public Dataset {
   ImageSampling sampling_;
   std::int64_t max_pixels_;
   SampleSpec spec_;
-  std::uint64_t hash_ = 0;
+  std::uint64_t content_ = 0;
   mutable WorkspacePool workspaces_;
   mutable std::once_flag looked_;
   mutable std::vector<std::uint64_t> largest_;  // of decodings, once asked for

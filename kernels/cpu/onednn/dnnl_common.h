@@ -24,7 +24,7 @@ const dnnl::engine& dnnl_engine();
 /// Throws OutOfMemory or Error with `what` and oneDNN's message.
 [[noreturn]] void throw_translated(const std::string& what, const dnnl::error& error);
 
-/// Calls `function` under one thread and with signals held back (Note [Signals wait for oneDNN]);
+/// Calls `function` under one thread and with signals blocked (Note [Signals wait for oneDNN]);
 /// its oneDNN exceptions become Error and name `what`.
 template <typename Function>
 auto translate(const std::string& what, Function function) {

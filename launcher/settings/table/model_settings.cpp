@@ -182,7 +182,7 @@ void add_model_settings(std::vector<Setting>& table) {
   SettingRows rows(table, "Model");
   rows.custom("model",
               "NAME",
-              fmt::format("one of {}; of a table mlp and of texts gpt, where it is left out",
+              fmt::format("one of {}; mlp for tables and gpt for texts, where none is given",
                           fmt::join(nn::model_names(), ", ")),
               set_model,
               [](const TrainFlags& flags) { return flags.model.name; });
