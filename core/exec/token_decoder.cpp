@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "core/base/check.h"
@@ -51,15 +52,16 @@ const Node* rotary_of(const Graph& graph, const Node& attention) {
   return node.op->kind() == OpKind::rotary ? &node : nullptr;
 }
 
-/// Whether nothing but attention of as many heads reads what rotary makes.
+/// Whether nothing but one attention of as many heads reads what a rotary node makes.
 bool turns_for_attention_alone(const Graph& graph) {
+  std::set<NodeId> read;
   return std::ranges::all_of(graph.nodes(), [&](const Node& node) {
     return std::ranges::all_of(node.inputs, [&](ValueId input) {
       const NodeId producer = graph.value(input).producer;
       if (producer < 0) return true;
       const Operator& op = *graph.nodes()[std::size_t(producer)].op;
       if (op.kind() != OpKind::rotary) return true;
-      if (node.op->kind() != OpKind::attention) return false;
+      if (node.op->kind() != OpKind::attention || !read.insert(producer).second) return false;
       const auto& attention = static_cast<const ops::Attention&>(*node.op).attrs();
       const auto& rotary = static_cast<const ops::Rotary&>(op).attrs();
       return attention.heads == rotary.heads && attention.key_heads() == rotary.kv_heads;

@@ -74,19 +74,6 @@ void check_llama(const ModelSpec& spec, const Value& tokens) {
                  spec.heads,
                  spec.kv_heads,
                  spec.mlp_width);
-  const ops::RotaryPositions& r = spec.rotary;
-  LOCKSTEP_CHECK(
-      r.theta > 1.0f && r.factor >= 1.0f && r.low_freq_factor > 0.0f &&
-          r.high_freq_factor > r.low_freq_factor && r.original_context >= 1,
-      ConfigError,
-      "llama: expected a rotary theta above 1, a factor of at least 1, frequency factors "
-      "above 0, the low one below the high one, and an original context of at least 1, "
-      "got {}, {}, {}, {} and {}",
-      r.theta,
-      r.factor,
-      r.low_freq_factor,
-      r.high_freq_factor,
-      r.original_context);
   LOCKSTEP_CHECK(tokens.type().dtype == DType::i32 && tokens.shape().rank() == 2,
                  ConfigError,
                  "llama: expected tokens, i32[N, T], got samples of {}; `data` text:FILE and "

@@ -101,7 +101,8 @@ Value Builder::swiglu(Value gate, Value up, SourceLoc where) {
 }
 
 Value Builder::rotary(Value q, Value k, Value v, const RotaryOptions& o, SourceLoc where) {
-  return apply(std::make_shared<ops::Rotary>(ops::RotaryAttrs{o.heads, o.kv_heads, o.positions}),
+  return apply(std::make_shared<ops::Rotary>(
+                   ops::RotaryAttrs{o.heads, o.kv_heads == 0 ? o.heads : o.kv_heads, o.positions}),
                {q.id(), k.id(), v.id()},
                layer_path("", "rotary"),
                where);

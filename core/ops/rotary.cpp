@@ -50,6 +50,20 @@ void check(const char* op, const RotaryAttrs& attrs, const TensorType& type, std
                  kMaxRotaryDepth,
                  attrs.kv_heads,
                  type.to_string());
+  // Then no phase is a whole turn or more.
+  const RotaryPositions& p = attrs.positions;
+  LOCKSTEP_CHECK(p.theta > 1.0f && p.factor >= 1.0f && p.low_freq_factor > 0.0f &&
+                     p.high_freq_factor > p.low_freq_factor && p.original_context >= 1,
+                 ConfigError,
+                 "{}: expected a rotary theta above 1, a factor of at least 1, frequency factors "
+                 "above 0, the low one below the high one, and an original context of at least 1; "
+                 "got {}, {}, {}, {} and {}",
+                 op,
+                 p.theta,
+                 p.factor,
+                 p.low_freq_factor,
+                 p.high_freq_factor,
+                 p.original_context);
 }
 
 }  // namespace

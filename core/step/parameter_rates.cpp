@@ -23,13 +23,19 @@ bool is_numbered(std::string_view part) {
   return digits < part.size() && (digits == 0 || part[digits - 1] == '_');
 }
 
-/// Up to and with the first part that is numbered; empty: there is none.
+/// Up to and with the first part that is numbered, and a number that follows it (ConvNeXt's stage
+/// and block); empty: there is none.
 std::string_view numbered_prefix(std::string_view name) {
   for (std::size_t begin = 0; begin < name.size();) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
-    if (is_numbered(part)) return name.substr(0, end);
     begin = end + 1;
+    if (!is_numbered(part)) continue;
+    if (begin >= name.size()) return name;
+    const std::size_t next = std::min(name.find('.', begin), name.size());
+    const std::string_view after = name.substr(begin, next - begin);
+    const bool number = after.find_first_not_of("0123456789") == after.npos;
+    return name.substr(0, number ? next : end);
   }
   return {};
 }

@@ -101,7 +101,7 @@ struct RmsNormOptions {
 };
 struct RotaryOptions {
   int heads = 1;     ///< of q
-  int kv_heads = 1;  ///< of k and v, divides heads
+  int kv_heads = 0;  ///< of k and v, divides heads; 0: as many as heads
   ops::RotaryPositions positions = {};
 };
 struct AttentionOptions {

@@ -30,7 +30,7 @@ constexpr DefaultRecipe gpt2(float lr) {
 // - ViTs: DeiT's (Touvron et al. 2021, table 9); the rate is for a batch of 512.
 // - gpt: nanoGPT's training of small models of characters.
 // - llama: llama2.c's training of small models of stories; presets as GPT-3's of their size.
-const std::array<Row, 15> kRows{{
+const std::array<Row, 16> kRows{{
     {"mlp", {Sgd{}}},
     {"resnet", with_cosine(Sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f})},
     {"vgg", with_cosine(Sgd{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f})},
@@ -44,6 +44,7 @@ const std::array<Row, 15> kRows{{
     {"gpt", with_cosine(AdamW{.lr = 1e-3f, .beta2 = 0.99f, .weight_decay = 0.1f}, 1.0f)},
     {"llama-3.2-1b", gpt2(2e-4f)},
     {"llama", gpt2(5e-4f)},
+    {"smollm-360m", gpt2(3e-4f)},
     {"smollm", gpt2(6e-4f)},
     {"", with_cosine(Sgd{.lr = 0.02f, .momentum = 0.9f, .weight_decay = 5e-4f})},
 }};

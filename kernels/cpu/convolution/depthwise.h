@@ -15,8 +15,8 @@
 /// walk the rows of the window: each pixel is loaded once a row, and multiplied by all taps whose
 /// windows it lies in. So the loads are few even where they also widen bf16.
 ///
-/// The order of additions is that of the taps, whatever the tile is: bits depend on the formula
-/// alone. A tap beyond the edge adds nothing.
+/// The order of additions is that of the taps (in the data gradient's tiles, of the columns of dy),
+/// whatever the tile is: bits depend on the formula alone. A tap beyond the edge adds nothing.
 ///
 /// Weight gradient: a tap's products along a row of y are one fp32 chain, the rows of an image are
 /// added in order, then the images. So its error is at most (Q + P + N) 2^-24 of the sum of

@@ -125,7 +125,7 @@ std::string rope_scaling_of(const HuggingFaceConfig& config, const json& rope) {
   if (rope.is_null()) return "none";
   LOCKSTEP_CHECK(rope.is_object(),
                  DataError,
-                 "{}: rope_scaling is {}, expected an object",
+                 "{}: rope_scaling or rope_parameters is {}, expected an object",
                  config.file(),
                  rope.dump());
   const json type = rope.value("rope_type", rope.value("type", json("default")));
@@ -135,11 +135,19 @@ std::string rope_scaling_of(const HuggingFaceConfig& config, const json& rope) {
                  "{}: rope_type is {}; llama has \"default\" and \"llama3\"",
                  config.file(),
                  type.dump());
+  for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"})
+    LOCKSTEP_CHECK(rope.contains(key),
+                   DataError,
+                   "{}: rope_type \"llama3\" needs {}, which is not there",
+                   config.file(),
+                   key);
+  const double context = config.number("original_max_position_embeddings",
+                                       config.number("max_position_embeddings", 2048));
   return fmt::format("{}:{}:{}:{}",
-                     config.number_of(rope, "factor", 8),
-                     config.number_of(rope, "low_freq_factor", 1),
-                     config.number_of(rope, "high_freq_factor", 4),
-                     config.number_of(rope, "original_max_position_embeddings", 8192));
+                     config.number_of(rope, "factor", 0),
+                     config.number_of(rope, "low_freq_factor", 0),
+                     config.number_of(rope, "high_freq_factor", 0),
+                     config.number_of(rope, "original_max_position_embeddings", context));
 }
 
 HuggingFaceModel llama_of(const HuggingFaceConfig& config) {
@@ -152,11 +160,12 @@ HuggingFaceModel llama_of(const HuggingFaceConfig& config) {
   config.require("llama", "attention_bias", false, false);
   config.require("llama", "mlp_bias", false, false);
   config.require("llama", "head_dim", width / heads, width / heads);
-  // Newer files have both in one object.
-  const json newer = config.value_of("rope_parameters", nullptr);
-  const double theta = newer.is_object() ? config.number_of(newer, "rope_theta", 10000)
-                                         : config.number("rope_theta", 10000);
-  const json& scaling = newer.is_object() ? newer : config.value_of("rope_scaling", nullptr);
+  // Newer files have both in one object; the older name counts where both are there.
+  const json older = config.value_of("rope_scaling", nullptr);
+  const json scaling = older.is_null() ? config.value_of("rope_parameters", nullptr) : older;
+  const double plain_theta = config.number("rope_theta", 10000);
+  const double theta =
+      scaling.is_object() ? config.number_of(scaling, "rope_theta", plain_theta) : plain_theta;
   return {"llama",
           "llama",
           {{"layers", size("num_hidden_layers", 32), "num_hidden_layers"},
