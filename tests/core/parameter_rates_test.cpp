@@ -72,6 +72,12 @@ TEST(ParameterRates, LayersFollowTheNumbersInNames) {
   const std::vector<Parameter> vgg{trained_parameter("features.0.weight"),
                                    trained_parameter("features.3.weight")};
   EXPECT_EQ(layers_of(vgg), (std::vector<int>{0, 1}));
+  // ConvNeXt's blocks have two numbers.
+  const std::vector<Parameter> convnext{trained_parameter("features.1.0.block.0.weight"),
+                                        trained_parameter("features.1.0.layer_scale"),
+                                        trained_parameter("features.1.1.block.0.weight"),
+                                        trained_parameter("features.1.1.block.5.weight")};
+  EXPECT_EQ(layers_of(convnext), (std::vector<int>{0, 0, 1, 1}));
   const std::vector<Parameter> plain{trained_parameter("weight"), trained_parameter("bias", true)};
   EXPECT_EQ(layers_of(plain), (std::vector<int>{0, 0}));
 }
