@@ -84,7 +84,7 @@ class Words(ProgramTest):
             "lockstep plan --device-rate -": {"A100", "H100", "H200", "B200"},
             "lockstep plan --network -": {"nvlink", "ib", "ethernet", *everything},
             "lockstep pack --data -": {"images:"},
-            "lockstep evaluate --da": {"--data"},
+            "lockstep evaluate --da": {"--data", "--data-weights"},
             "lockstep evaluate --data cs": {"csv:"},
             "lockstep evaluate --data csv : folder/": {"folder/a.csv"},
             "lockstep evaluate --from -": {"folder"},
