@@ -7,16 +7,18 @@
 
 namespace lockstep {
 
-/// While it lives, signals from outside (kill, timers, a terminal) wait for the calling thread:
-/// they come when it ends. Those that an instruction or abort() of this thread raises come at once.
+/// While it lives, signals are not delivered to the calling thread, but for the seven that an
+/// instruction or abort() raises (SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP),
+/// whoever sends these. Others that are directed at the thread come at its end; those directed at
+/// the process go to another thread, or wait until one takes them.
 class BlockedSignals {
  public:
   BlockedSignals() noexcept {
-    sigset_t from_outside;
-    sigfillset(&from_outside);
+    sigset_t blocked;
+    sigfillset(&blocked);
     for (const int own : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
-      sigdelset(&from_outside, own);
-    pthread_sigmask(SIG_BLOCK, &from_outside, &before_);
+      sigdelset(&blocked, own);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before_);
   }
   ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   BlockedSignals(const BlockedSignals&) = delete;

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// A thread that no signal from outside is delivered to. Throws std::system_error.
+/// A thread that no signal is delivered to but the seven that BlockedSignals leaves: others that
+/// are directed at the process go to another thread. Throws std::system_error.
 template <typename Body>
 std::thread start_signal_masked_thread(Body body) {
   const BlockedSignals inherited;

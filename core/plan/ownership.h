@@ -9,12 +9,12 @@
 
 namespace lockstep {
 
-/// Note [Sharded optimizer]. With Sharding::optimizer each rank owns an equal chunk of each sharded
-/// bucket (Rajbhandari et al. 2020, ZeRO-1): it alone holds the chunk's optimizer state and
-/// average, and updates it. A step exchanges half of what it would: pieces of gradients go to their
-/// owner, who sums them in the order of the tree and updates; then one all-gather brings the
-/// updated weights to all ranks, in place of the gradients' one. Equally many bytes in fp32, fewer
-/// in bf16: Note [Weights in bf16] in weight_message.h.
+/// Note [Sharded optimizer]. With Sharding::optimizer, and with Sharding::gradients as well, each
+/// rank owns an equal chunk of each sharded bucket (Rajbhandari et al. 2020, ZeRO-1): it alone
+/// holds the chunk's optimizer state and average, and updates it. A step exchanges half of what it
+/// would: pieces of gradients go to their owner, who sums them in the order of the tree and
+/// updates; then one all-gather brings the updated weights to all ranks, in place of the gradients'
+/// one. Equally many bytes in fp32, fewer in bf16: Note [Weights in bf16] in weight_message.h.
 ///
 /// Who owns which chunk follows from how a bucket is summed. On one level rank r sums chunk r. On
 /// two, with R ranks on each of H hosts (Note [Two levels] in hierarchical_reduction.h), rank r, at

@@ -117,8 +117,8 @@ class Replica {
   std::size_t activation_bytes() const;
 
   /// Host copies of parameters and running statistics, as stored, in declaration order. With
-  /// Sharding::optimizer and Precision::bf16 the first call after a step is a collective, which
-  /// gathers them; otherwise a rank alone may call it.
+  /// TrainOptions::sharding (optimizer or gradients) and Precision::bf16 the first call after a
+  /// step is a collective, which gathers them; otherwise a rank alone may call it.
   std::vector<io::NamedTensor> weights() const;
   /// io::weights_sha256() of weights(), copied one tensor at a time. Collective as weights() is.
   std::string weights_sha256() const;

@@ -50,8 +50,8 @@ class Trainer {
   std::vector<io::NamedTensor> weights();
   /// Writes parameters and running statistics in PyTorch's names and layouts. After fit(), rank 0.
   void save_weights(const std::string& file);
-  /// The same of their average. Any rank may call it, with Sharding::optimizer every rank has to;
-  /// rank 0 writes. Throws ConfigError: TrainOptions::ema is off.
+  /// The same of their average. Any rank may call it; with TrainOptions::sharding every rank has
+  /// to. Rank 0 writes. Throws ConfigError: TrainOptions::ema is off.
   void save_average(const std::string& file);
   /// Makes `folder` where it is missing and writes model.safetensors, as save_weights() does, and
   /// preprocessing.json, the record of how the training data's samples are made: what Predictor

@@ -30,10 +30,18 @@ std::vector<std::string> intervals_of(const std::vector<int>& counts) {
 
 std::string format_balance(const BatchPlan& batch) {
   const double balance = rank_balance(batch);
+  const auto rounds = std::llround(double(batch.micro_batches) / (double(batch.ranks) * balance));
+  if (batch.dealt)
+    return fmt::format(
+        "balance {:.1f}%: {} micro-batches take {} rounds, as ranks wait for each other after each "
+        "shard",
+        100 * balance,
+        batch.micro_batches,
+        rounds);
   return fmt::format("balance {:.1f}%: of {} micro-batches the rank that has most computes {}",
                      100 * balance,
                      batch.micro_batches,
-                     std::llround(double(batch.micro_batches) / (double(batch.ranks) * balance)));
+                     rounds);
 }
 
 std::string format_balance_remedy(const BatchPlan& batch) {

@@ -56,9 +56,10 @@ bool parse(const std::vector<std::string>& arguments, ModelFlags& flags) {
   LOCKSTEP_CHECK(!flags.train.measures_micro_batch,
                  ConfigError,
                  "bench model: --micro-batch auto: give the number that is to be measured");
-  LOCKSTEP_CHECK(!flags.train.chooses_sharding,
-                 ConfigError,
-                 "bench model: --shard auto: give none or optimizer, which is to be measured");
+  LOCKSTEP_CHECK(
+      !flags.train.chooses_sharding,
+      ConfigError,
+      "bench model: --shard auto: give none, optimizer or gradients, whichever is to be measured");
   validate(flags.train.options);
   return true;
 }

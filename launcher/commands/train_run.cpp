@@ -128,7 +128,8 @@ int finish_rank(Job& job, const TrainSummary& summary) {
   return int(summary.saved ? ExitCode::requeue : ExitCode::error);
 }
 
-/// resolve_micro_batch(). With --shard auto a sharded optimizer goes before recomputation.
+/// resolve_micro_batch(). With --shard auto a sharded optimizer goes before recomputation, and
+/// sharded gradients come last, as `train` proposes them.
 std::string resolve_micro_batch_sharded(Job& job,
                                         PlanRequest request,
                                         const MemoryTarget& room,
@@ -137,13 +138,17 @@ std::string resolve_micro_batch_sharded(Job& job,
                          flags.options.reduction == Reduction::reproducible;
   if (!may_shard) return resolve_micro_batch(job, request, room, flags);
   const TrainFlags asked = flags;
-  try {
-    std::string note = resolve_micro_batch(job, request, room, flags);
-    if (flags.options.recompute == asked.options.recompute) return note;
-  } catch (const OutOfMemory&) {  // on all ranks alike
+  for (const Sharding sharding : {Sharding::none, Sharding::optimizer}) {
+    request.options.sharding = sharding;
+    try {
+      std::string note = resolve_micro_batch(job, request, room, flags);
+      const bool recomputes = flags.options.recompute != asked.options.recompute;
+      if (!recomputes || sharding == Sharding::optimizer) return note;
+    } catch (const OutOfMemory&) {  // on all ranks alike
+    }
+    flags = asked;
   }
-  flags = asked;
-  request.options.sharding = Sharding::optimizer;
+  request.options.sharding = Sharding::gradients;
   return resolve_micro_batch(job, request, room, flags);
 }
 

@@ -117,7 +117,7 @@ class Exchange {
       const LevelSeconds levels = on_two_levels(bucket);
       return levels.sums() + levels.gathers();
     }
-    return 2 * (inside * inside_.latency_s + outside * between_.latency_s) +
+    return exchanges_of(bucket) * (inside * inside_.latency_s + outside * between_.latency_s) +
            (bucket.gathered_bytes + q_ * bytes) / n_ * to_each;
   }
   /// Of seconds(), the part of a large bucket's all-gather.
@@ -129,16 +129,20 @@ class Exchange {
   bool has_two_levels() const { return two_levels_; }
   LevelSeconds on_two_levels(const BucketWork& bucket) const {
     const double others = ranks_in_host_ - 1, other_hosts = hosts_ - 1;
+    const double gathers = exchanges_of(bucket) - 1;
     // Of one byte.
     const double on_host = others / ranks_in_host_ / inside_.bytes_per_s;
     const double across = other_hosts / hosts_ / between_.bytes_per_s;
     return {.host_sum = others * inside_.latency_s + q_ * bucket.bytes * on_host,
             .sum = other_hosts * between_.latency_s + k_ * bucket.bytes * across,
-            .gather = other_hosts * between_.latency_s + bucket.gathered_bytes * across,
-            .host_gather = others * inside_.latency_s + bucket.gathered_bytes * on_host};
+            .gather = gathers * other_hosts * between_.latency_s + bucket.gathered_bytes * across,
+            .host_gather = gathers * others * inside_.latency_s + bucket.gathered_bytes * on_host};
   }
 
  private:
+  /// The all-to-all, and the all-gather where there is one.
+  static double exchanges_of(const BucketWork& bucket) { return bucket.gathered_bytes > 0 ? 2 : 1; }
+
   Reduction reduction_;
   Link inside_, between_;
   double q_, n_, k_;

@@ -58,8 +58,6 @@ ExchangePlan make_exchange_plan(int shards,
                                 int ranks_per_host,
                                 Reduction reduction) {
   ExchangePlan plan;
-  plan.shards = shards;
-  plan.owners.assign(owners.begin(), owners.end());
   const PresentLeaves present(owners, shards);
   std::vector<std::vector<TreeNode>> nodes;
   plan.equal_counts = true;
@@ -111,13 +109,6 @@ ExchangeSize max_exchange_size(int shards, int ranks, int rank, Reduction reduct
   size.received_chunks =
       reduction == Reduction::fast ? 0 : max_received_chunks(longest, ranks, size.own_nodes);
   return size;
-}
-
-ExchangeNodes exchange_nodes(int shards,
-                             std::span<const ShardRange> owners,
-                             int ranks_per_host,
-                             Reduction reduction) {
-  return exchange_nodes(PresentLeaves(owners, shards), owners, ranks_per_host, reduction);
 }
 
 ExchangeNodes exchange_nodes(const PresentLeaves& present,

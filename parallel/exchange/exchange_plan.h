@@ -27,9 +27,7 @@ struct ExchangeSize {
 /// `local` and `size`, and what is in `by_host`. Made once for each kind of batch (whole, tail) and
 /// kept.
 struct ExchangePlan {
-  int shards = 0;
-  std::vector<ShardRange> owners;  ///< with `shards`: what the plan was made for
-  LocalTree local;                 ///< of this rank
+  LocalTree local;  ///< of this rank
   ExchangeSize size;
   LevelPlan all;                   ///< over all ranks: the nodes that they are left with
   bool equal_counts = false;       ///< every rank has as many
@@ -59,16 +57,12 @@ ExchangeSize exchange_size(int shards,
 /// hosts.
 ExchangeSize max_exchange_size(int shards, int ranks, int rank, Reduction reduction);
 
-/// How many nodes of the tree the exchange sends, before anything is made of it.
+/// How many nodes of the tree the exchange sends, before anything is made of it, of ranges that
+/// hold some of the shards `present`.
 struct ExchangeNodes {
   std::vector<int> of_ranks;
   std::vector<int> of_hosts;  ///< empty: one level
 };
-ExchangeNodes exchange_nodes(int shards,
-                             std::span<const ShardRange> owners,
-                             int ranks_per_host,
-                             Reduction reduction);
-/// The same of ranges that hold some of the shards `present`.
 ExchangeNodes exchange_nodes(const PresentLeaves& present,
                              std::span<const ShardRange> owners,
                              int ranks_per_host,

@@ -95,7 +95,6 @@ class GradientExchange::State {
 
   void begin_step(const Schedule& schedule) {
     expect_finished();
-    halved_ = -1;
     LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == schedule.turns * ranks_);
     plans_of_step_ = plans_.of(schedule);
     // Does nothing for schedules that the constructor looked at.
@@ -111,6 +110,7 @@ class GradientExchange::State {
     sums_.begin(plan_->local);
     std::ranges::fill(stage_, Stage::open);
     last_computed_ = nullptr;
+    halved_ = -1;
     if (ranks_ == 1) return;
     gather_.begin(*plan_);
     begin_chunks();
@@ -357,7 +357,7 @@ class GradientExchange::State {
   bool in_stream_order_ = false;          // else the host moves buckets along
   std::vector<OnDevice> on_device_;       // [buckets]; empty: the device works at once
   DeviceEvent* last_computed_ = nullptr;  // of this step; null: none, or it has happened
-  int halved_ = -1;                       // by a planned fault
+  int halved_ = -1;                       // by a planned fault, in this turn
   PlanCache plans_;
   std::span<const ExchangePlan> plans_of_step_;  // of the turns that follow
   const ExchangePlan* plan_ = nullptr;           // of the turn

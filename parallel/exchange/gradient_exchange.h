@@ -77,7 +77,7 @@ class GradientExchange {
   bool in_stream_order() const;
   /// How far the step's shards are.
   ShardPlace place() const;
-  /// A graph has done what finish_shard() does, or all that is left of the step, in which
+  /// A graph has done what finish_shard() does, or all that is left of the turn, in which
   /// this rank sends `bytes`.
   void shard_was_replayed();
   void buckets_were_replayed(const SentBytes& bytes);

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The plans of the schedules that a rank was given last.
+/// The plans of a rank's schedules; of many, those that were made last.
 class PlanCache {
  public:
   PlanCache(int rank, int ranks_per_host, Reduction reduction, bool dealt);

@@ -76,8 +76,6 @@ ExchangePlan plan_turn(const PresentLeaves& present,
                        int ranks_per_host) {
   const auto ranks = int(owners.size());
   ExchangePlan plan;
-  plan.shards = present.shards();
-  plan.owners.assign(owners.begin(), owners.end());
   std::vector<std::vector<TreeNode>> nodes;
   for (const ShardRange& own : owners) nodes.push_back(local_tree(present, own).nodes);
   plan.local = local_tree(present, owners[std::size_t(rank)]);

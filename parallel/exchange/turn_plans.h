@@ -15,15 +15,19 @@ namespace lockstep {
 /// goes to the rank that owns it. The owner has then R neighbouring leaves of the tree of Note
 /// [Reduction tree] more, and sums up what that completes: of the shards that are done, it keeps
 /// the largest nodes of the tree, as a binary counter does, one for each bit set in their number.
-/// After the last turn that is the whole tree, so the bits are those without sharding. Metrics,
-/// statistics and small buckets, which are not sharded, go the same way, and all ranks gather them
-/// after the last turn.
+/// After the last turn that is the whole tree, so the bits are those without sharding. A large
+/// bucket that is not sharded (of metrics and statistics) goes the same way, and all ranks gather
+/// its sum after the last turn. A small bucket is gathered whole in each turn, and each rank keeps
+/// its sums whole.
 ///
 /// Of V shards and P elements, sums take P / R elements times the most bits that are set in a
 /// multiple of R below V (of 64 shards 5 on 2 ranks, 4 on 4, 3 on 8). Without sharding a rank
 /// of V / R shards, a power of two, keeps log2(V / R) P elements (5 P, 4 P, 3 P): R times as many.
 /// The price is the wire: a rank sends its gradients' pieces after each turn, ceil(V / R) times a
-/// step, weights once.
+/// step, weights once. And ranks wait for each other after each turn, as long as its longest shard
+/// takes, where with consecutive shards they wait once a step. So nothing is lost where the number
+/// of micro-batches is a multiple of the shards, and the shards are one of the ranks; 80
+/// micro-batches in 64 shards on 8 ranks keep them busy for 62.5%, consecutive ones for all of it.
 ///
 /// Where ranks form clusters (ScheduleSettings), the slots are apart in the tree, and an owner
 /// keeps the nodes of each.

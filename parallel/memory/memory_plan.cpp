@@ -30,10 +30,14 @@ double flops_per_step(const CompiledPrograms& programs,
                       bool deals_matrices) {
   const std::int64_t whole = batch.global_batch / batch.micro_batch;
   const std::int64_t rest = batch.global_batch % batch.micro_batch;
+  const auto with_teacher = [&](const CompiledProgram& sized) {
+    const auto& teacher = programs.teacher();
+    return flops_of(*sized.program) + (teacher ? flops_of(teacher->program(sized.samples)) : 0);
+  };
   double flops = 0;
   for (const CompiledProgram& sized : programs.training()) {
-    if (sized.samples == batch.micro_batch) flops += double(whole) * flops_of(*sized.program);
-    if (rest > 0 && sized.samples == rest) flops += flops_of(*sized.program);
+    if (sized.samples == batch.micro_batch) flops += double(whole) * with_teacher(sized);
+    if (rest > 0 && sized.samples == rest) flops += with_teacher(sized);
   }
   if (programs.orthogonalization())
     flops += (deals_matrices ? 1 : double(batch.ranks)) * flops_of(*programs.orthogonalization());

@@ -196,8 +196,9 @@ class Chooser {
       const auto seconds = time_micro_batch(context_, request, batch);
       trial.fits = seconds.has_value();
       if (!seconds) continue;
-      trial.step_seconds =
-          schedule.most_rounds * seconds->compute + double(schedule.work.size() - 1) * seconds->sum;
+      // Where shards are dealt no rank adds up whole gradients: owners do, within the exchange.
+      const double sums = schedule.turns > 1 ? 0 : double(schedule.work.size() - 1);
+      trial.step_seconds = schedule.most_rounds * seconds->compute + sums * seconds->sum;
       slower = *trial.step_seconds > kSlower * best ? slower + 1 : 0;
       best = std::min(best, *trial.step_seconds);
     }

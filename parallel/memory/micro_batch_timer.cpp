@@ -99,6 +99,8 @@ class TimedProgram {
     device_.copy_to_device(program_.x, loaded.input, input_bytes_);
     device_.copy_to_device(program_.target, loaded.target, target_bytes_);
     device_.copy_to_device(program_.sample_weight, &kNoWeight, sizeof kNoWeight);
+    if (program_.teacher != nullptr)
+      programs_.teacher()->run(program_.samples, program_.x, program_.x_bytes, program_.teacher);
     const RunState state{.accumulate = true, .group = group_.get()};
     program_.program->run_forward(state);
     program_.program->run_backward(state);

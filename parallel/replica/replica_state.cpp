@@ -195,20 +195,29 @@ void ReplicaState::load(const BoundProgram& program,
   check_labels(loaded);
   device_timer.mark(DevicePart::idle);
   if (checks_.now) checks_.locator.look_at(loaded, samples_.last());
-  const DeviceScope scope(profiler.get(), probes_.copy);
-  parts.h2d_staging.copy(slot,
-                         {{{program.x, loaded.input, program.x_bytes},
-                           {program.target, loaded.target, program.target_bytes}}});
-  if (program.teacher != nullptr)
-    programs.teacher()->run(program.samples, program.x, program.x_bytes, program.teacher);
-  copy_sample_weight(program);
-  parts.counters.send(slot, first_sample);
-  if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
-    const float weight = *parts.sample_weight->as<float>() * float(fault->number);
-    device.copy_to_device(program.sample_weight, &weight, sizeof weight);
+  {
+    const DeviceScope scope(profiler.get(), probes_.copy);
+    parts.h2d_staging.copy(slot,
+                           {{{program.x, loaded.input, program.x_bytes},
+                             {program.target, loaded.target, program.target_bytes}}});
+    copy_sample_weight(program);
+    parts.counters.send(slot, first_sample);
+    if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
+      const float weight = *parts.sample_weight->as<float>() * float(fault->number);
+      device.copy_to_device(program.sample_weight, &weight, sizeof weight);
+    }
+    device.record(copied);
   }
-  device.record(copied);
   upload_.loading = upload_.fetching + timer_.lap();
+  ask_teacher(program);
+}
+
+void ReplicaState::ask_teacher(const BoundProgram& program) {
+  upload_.teaching = 0;
+  if (program.teacher == nullptr) return;
+  context.position().enter(Phase::forward);
+  programs.teacher()->run(program.samples, program.x, program.x_bytes, program.teacher);
+  upload_.teaching = timer_.lap();
 }
 
 std::size_t ReplicaState::next_slot() {
@@ -298,14 +307,16 @@ std::string ReplicaState::reason_against_graphs() const {
   if (options.profile) return name_parameters("`profile` times every operator");
   if (probes_.ranges != nullptr) return "an attached tool traces every operator";
   if (captures_by_place()) {
-    // Of whole batches and of an epoch's last.
+    // Of whole batches and of an epoch's last, for each size of images.
     const int rounds = training_schedule(batch, batch.global_batch, context.rank()).most_rounds;
-    if (2 * (rounds + 1) > kMaxGraphsByPlace)
+    const auto sizes = int(samples_.training.size());
+    if (2 * (rounds + 1) * sizes > kMaxGraphsByPlace)
       return name_parameters(
-          fmt::format("{}, and {} micro-batches a step on a rank are too many for a graph each",
+          fmt::format("{}, and {} micro-batches a step on a rank{} are too many for a graph each",
                       batch.dealt ? "`shard` gradients exchanges after each shard"
                                   : "batch norm's groups span several ranks",
-                      rounds));
+                      rounds,
+                      sizes > 1 ? fmt::format(", for {} sizes of images,", sizes) : ""));
   }
   return {};
 }

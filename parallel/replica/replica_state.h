@@ -147,9 +147,9 @@ class ReplicaState {
     /// Recorded after the copies of the last micro-batches, in turn. Earlier copies are complete.
     std::array<std::unique_ptr<DeviceEvent>, ReplicaParts::kHeldMicroBatches> copied;
     std::size_t newest = 0;
-    /// Seconds of the newest: in load(); of those in the loader; and of waiting for the device
-    /// before.
-    double loading = 0, fetching = 0, device_wait = 0;
+    /// Seconds of the newest: of loading and copying; of those in the loader; of waiting for the
+    /// device before; and of the teacher's forward after it.
+    double loading = 0, fetching = 0, device_wait = 0, teaching = 0;
   };
 
   /// The search for non-finite values.
@@ -178,6 +178,8 @@ class ReplicaState {
   void declare_profile();
   void declare_ranges();
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);
+  /// Where there is a teacher, it predicts the micro-batch that was loaded.
+  void ask_teacher(const BoundProgram& program);
   std::size_t next_slot();
   void send_counters();
   void set_sample_weight(const Schedule& schedule);

@@ -80,6 +80,7 @@ std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
       times_.data += upload_.fetching;
       times_.copy += upload_.loading - upload_.fetching;
       times_.device_wait += upload_.device_wait;
+      times_.forward += upload_.teaching;
       run_segment(segment);
       ++segment.round;
     }
@@ -266,7 +267,8 @@ void ReplicaState::end_phase(Segment& segment, StepWork work) {
   const std::int64_t samples = segment.program->samples;
   if (checks_.now) end_round(samples == 0 ? -1 : std::int64_t(segment.state.first_sample));
   if (samples != batch.micro_batch) return;
-  times_.whole_compute += segment.forward + seconds - (times_.moving_exchanges - segment.moving);
+  times_.whole_compute +=
+      upload_.teaching + segment.forward + seconds - (times_.moving_exchanges - segment.moving);
   ++times_.whole_computed;
 }
 

@@ -30,6 +30,8 @@ class CompiledTeacher {
 
   /// Parameters, arena and packed copies.
   std::size_t bytes() const;
+  /// That predicts micro-batches of `samples`, one of the sizes.
+  const Program& program(std::int64_t samples) const { return *programs_.at(samples); }
 
  private:
   friend class Teacher;

@@ -122,9 +122,13 @@ data::DataSplit recipe_data() {
 TEST(ImageRecipes, GrowingImagesAndCopiesHaveEqualBitsOnAnyRanks) {
   SelfCommunicator self;
   const TrainSummary alone = train(self, recipe(), recipe_data());
-  expect_same_end(train(testing::mpi_world(), recipe(), recipe_data()), alone);
-  // Each of the two changes what is learned.
   TrainOptions other = recipe();
+  for (const Sharding sharding : {Sharding::none, Sharding::gradients}) {
+    other.sharding = sharding;
+    expect_same_end(train(testing::mpi_world(), other, recipe_data()), alone);
+  }
+  // Each of the two changes what is learned.
+  other = recipe();
   other.first_image_size = 0;
   EXPECT_NE(train(self, other, recipe_data()).weights_sha256, alone.weights_sha256);
   other = recipe();

@@ -18,6 +18,7 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/run_samples.h"
 #include "parallel/comm/self_communicator.h"
+#include "parallel/memory/image_size_use.h"
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/run_loaders.h"
 #include "tests/parallel/discs.h"
@@ -242,6 +243,11 @@ TEST_P(PlannedRun, SendsAndComputesWhatWasPlanned) {
   double own = 0;
   for (std::size_t i = 0; i < profiler.works().size(); ++i)
     own += profiler.works()[i].cost.flops * double(profiler.totals()[i].runs);
+  // The profiler has the student alone.
+  if (const auto& teacher = ReplicaState::of(*replica).programs.compiled().teacher())
+    for (const ShardWork& shard : replica->schedule(request.options.global_batch).work)
+      for (const MicroBatch& micro_batch : shard.micro_batches)
+        own += flops_of(teacher->program(micro_batch.samples));
   std::vector<double> all(std::size_t(request.ranks));
   testing::mpi_world().all_gather(&own, all.data(), sizeof own);
   const double flops = std::accumulate(all.begin(), all.end(), 0.0);

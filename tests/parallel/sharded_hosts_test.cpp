@@ -159,6 +159,22 @@ TEST(ShardedOnHostsOf, SkippedStepsHaveTheBitsOfOneRank) {
   }
 }
 
+// Two clusters of half the ranks: each turn has shards of both in every slot of the tree.
+TEST(ShardedOnHostsOf, BatchNormOfHalfTheRanksHasTheBitsOfOneClusterWithout) {
+  const int ranks = world().size();
+  SmallRun run = small_resnet();
+  run.options.micro_batch = 2;
+  run.options.global_batch = 8 * ranks - 2;
+  run.options.batch_norm = BatchNormPolicy::parse("group:" + std::to_string(ranks));
+  run.options.log_every = 0;
+  const std::unique_ptr<Communicator> half = world().split(world().rank() % 2, world().rank());
+  const std::string without = train(run, *half).weights_sha256;
+  run.options.sharding = Sharding::gradients;
+  Traffic traffic;
+  ClaimedHosts hosts(world(), claims().front(), traffic);
+  EXPECT_EQ(train(run, hosts).weights_sha256, without);
+}
+
 // Owners of other chunks on each way: on hosts, on none, on one rank, on other hosts.
 void expect_bits_through_resumes(Precision precision) {
   const SharedFolder folder;

@@ -198,8 +198,11 @@ TEST(TwoLevelExchange, SendsTheNodesOfEachHostOverTheNetwork) {
     const int hosts = ranks / per_host;
     for (const Schedule& schedule :
          {one_shard_each(per_host, true), shards_on_all(ranks + 1), shards_on_all(64)}) {
-      const ExchangeNodes nodes = exchange_nodes(
-          schedule.shards, schedule.shards_of_rank, per_host, Reduction::reproducible);
+      const ExchangeNodes nodes =
+          exchange_nodes(PresentLeaves(schedule.shards_of_rank, schedule.shards),
+                         schedule.shards_of_rank,
+                         per_host,
+                         Reduction::reproducible);
       const auto of_ranks = std::accumulate(nodes.of_ranks.begin(), nodes.of_ranks.end(), 0);
       const auto of_hosts = std::accumulate(nodes.of_hosts.begin(), nodes.of_hosts.end(), 0);
       Traffic traffic;
