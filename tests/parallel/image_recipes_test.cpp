@@ -156,6 +156,34 @@ TEST(ImageRecipes, AResumedRunHasTheSizesAndCopiesOfItsEpoch) {
   }
 }
 
+// Of 5 epochs the sides are 16, 32, 32, 32 and 48, and of 3 they were 16, 32 and 48.
+TEST(ImageRecipes, AResumeOfAnotherLengthSaysWhichEpochHasAnotherSize) {
+  const testing::SharedFolder folder;
+  SelfCommunicator self;
+  TrainOptions options = recipe();
+  options.checkpoint = {.folder = fmt::format("{}_{}", folder / "run", testing::mpi_world().rank())};
+  options.eval_every = 100;
+  int asked = 0;
+  options.stop = [&] { return ++asked == 5; };
+  const std::int64_t steps = train(self, options, recipe_data()).steps;
+  options.stop = {};
+  options.steps = 20;
+  options.checkpoint.resume = options.checkpoint.folder + "/" + io::checkpoint_name(steps);
+  struct Watch final : TrainObserver {
+    void on_start(const ResumeRecord* resumed) override {
+      if (resumed) lines = resumed->overridden;
+    }
+    std::vector<std::string> lines;
+  } watch;
+  testing::DeviceContext context(self);
+  Trainer trainer(context, disc_net, softmax_cross_entropy, options);
+  trainer.add_observer(watch);
+  trainer.fit(recipe_data());
+  EXPECT_THAT(watch.lines,
+              ::testing::Contains("image-size: growing over 3 epochs then, 5 now: epoch 3 has a "
+                                  "side of 48 then, 32 now"));
+}
+
 // A run whose images grow in one epoch alone is one of the last size; the first epoch of a longer
 // one is that of a run of the first size, bit for bit.
 TEST(ImageRecipes, TheWeightsDoNotKnowTheSizes) {
