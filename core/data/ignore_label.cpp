@@ -23,10 +23,21 @@ class IgnoreLabel final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override {
-    dataset_->load(epoch, index, input, target);
+    load_copy(epoch, index, 0, input, target);
+  }
+  void load_copy(std::uint64_t epoch,
+                 std::int64_t index,
+                 int copy,
+                 std::byte* input,
+                 std::byte* target) const override {
+    dataset_->load_copy(epoch, index, copy, input, target);
     std::int32_t label = 0;
     std::memcpy(&label, target, sizeof label);
     if (label == label_) std::memcpy(target, &kIgnoreIndex, sizeof kIgnoreIndex);
+  }
+  std::shared_ptr<const Dataset> resized(int size) const override {
+    std::shared_ptr<const Dataset> other = dataset_->resized(size);
+    return other ? std::make_shared<IgnoreLabel>(std::move(other), label_) : nullptr;
   }
   std::int32_t label(std::int64_t index) const override {
     const std::int32_t label = dataset_->label(index);
@@ -41,6 +52,7 @@ class IgnoreLabel final : public Dataset {
     record.samples = spec_;
     return record;
   }
+  SkippedRecords skipped_records() const override { return dataset_->skipped_records(); }
   std::uint64_t decoding_bytes(int threads) const override {
     return dataset_->decoding_bytes(threads);
   }

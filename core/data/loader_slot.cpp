@@ -71,7 +71,8 @@ LoaderSlot::LoaderSlot(const Dataset& dataset, const LoaderOptions& options)
                    target_type(dataset.spec(), options.augmentation).bytes()),
       input(memory(options, input_bytes)),
       target(memory(options, target_bytes)),
-      mixed(options.augmentation.mixes()) {
+      mixed(options.augmentation.mixes()),
+      mirrored(options.mirror) {
   request.samples.reserve(std::size_t(options.micro_batch));
   if (options.augmentation.none()) return;
   scratch.resize(dataset.spec().input.bytes());
@@ -96,6 +97,8 @@ void LoaderSlot::fill(const Dataset& dataset, const LoaderOptions& options) {
   if (options.loaded) options.loaded();
   if (!options.augmentation.none()) change(spec, options);
   if (options.mirror) add_mirrored(spec);
+  loaded_input_bytes = std::size_t(count) * spec.input.bytes() * (options.mirror ? 2 : 1);
+  loaded_target_bytes = std::size_t(count) * target_type(spec, options.augmentation).bytes();
 }
 
 void LoaderSlot::change(const SampleSpec& spec, const LoaderOptions& options) {
@@ -160,7 +163,13 @@ void LoaderSlot::load_one_by_one(const Dataset& dataset,
 }
 
 LoadedBatch LoaderSlot::batch() const {
-  return {input.get(), target.get(), std::int64_t(request.samples.size()), mixed};
+  return {.input = input.get(),
+          .target = target.get(),
+          .samples = std::int64_t(request.samples.size()),
+          .mixed = mixed,
+          .mirrored = mirrored,
+          .input_bytes = loaded_input_bytes,
+          .target_bytes = loaded_target_bytes};
 }
 
 std::size_t LoaderSlot::memory_bytes() const {

@@ -37,6 +37,7 @@ struct LoaderSlot {
 
   LoadRequest request;
   std::size_t input_bytes, target_bytes;
+  std::size_t loaded_input_bytes = 0, loaded_target_bytes = 0;  ///< of them, by the last fill()
   std::shared_ptr<std::byte[]> input;
   std::shared_ptr<std::byte[]> target;
   std::vector<std::byte> scratch;     ///< one sample, for augmentation
@@ -45,6 +46,7 @@ struct LoaderSlot {
   std::string first_skipped;          ///< what was wrong with the first of them
   std::exception_ptr error;           ///< what happened instead of a batch
   bool mixed = false;                 ///< targets are soft_target()
+  bool mirrored = false;
   bool filled = false;  ///< input and target, or error, are there for the training thread
 };
 

@@ -7,10 +7,12 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
+#include "core/base/printable.h"
 #include "core/base/random.h"
 #include "core/data/input_file.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
+#include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep::data {
 namespace {
@@ -254,6 +256,52 @@ class WeightedSources final : public SourceParts {
   std::vector<std::uint64_t> keys_;
 };
 
+std::string names_text(const std::vector<std::string>& names) {
+  constexpr std::size_t kMaxListed = 3, kMaxWidth = 40;
+  if (names.empty()) return "none";
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxListed); ++i)
+    text += fmt::format("{}'{}'", i == 0 ? "" : ", ", printable(names[i], kMaxWidth));
+  return as_written(names.size() > kMaxListed ? text + ", ..." : text);
+}
+
+std::string fingerprint_of_tokenizer(const Preprocessing& record) {
+  return record.tokenizer ? record.tokenizer->fingerprint() : std::string();
+}
+
+/// Whether names decide which number a class has; not so where a file has the numbers themselves,
+/// or where the names are these numbers.
+bool numbers_by_name(const Dataset& part) {
+  const std::string source = part.preprocessing().source;
+  if (source != "images" && source != "packed" && source != "webdataset" && source != "csv")
+    return false;
+  const std::vector<std::string> names = part.class_names();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] != std::to_string(i)) return true;
+  return false;
+}
+
+/// Of one part without names and another with them a class may be another one in each.
+void check_class_names(const Parts& parts) {
+  const auto named =
+      std::ranges::find_if(parts, [](const auto& p) { return !p->class_names().empty(); });
+  if (named == parts.end()) return;
+  const std::vector<std::string> names = (*named)->class_names();
+  const bool by_name =
+      std::ranges::any_of(parts, [](const auto& p) { return numbers_by_name(*p); });
+  for (const auto& part : parts) {
+    const std::vector<std::string> others = part->class_names();
+    if (others == names || (others.empty() && !by_name)) continue;
+    throw ConfigError(fmt::format("data: sources that are mixed need the same names of classes, "
+                                  "but {} has {} and {} has {}",
+                                  as_written((*named)->describe()),
+                                  names_text(names),
+                                  as_written(part->describe()),
+                                  names_text(others)),
+                      "name or number the classes of all sources alike");
+  }
+}
+
 void check_same(const Dataset& first, const Dataset& other) {
   const SampleSpec &a = first.spec(), &b = other.spec();
   const auto expect = [&](bool same, const std::string& what) {
@@ -269,9 +317,9 @@ void check_same(const Dataset& first, const Dataset& other) {
   expect(a.classes == b.classes, a.input.dtype == DType::i32 ? "vocabulary" : "number of classes");
   expect(a.scale == b.scale && a.shift == b.shift, "normalisation");
   expect(a.embedded == b.embedded && a.ignore_index == b.ignore_index, "columns and ignored label");
-  const std::vector<std::string> names = first.class_names(), others = other.class_names();
-  expect(names.empty() || others.empty() || names == others, "names of classes");
   const Preprocessing record = first.preprocessing(), other_record = other.preprocessing();
+  expect(fingerprint_of_tokenizer(record) == fingerprint_of_tokenizer(other_record),
+         "tokenizer (`tokenizer` names that of all)");
   expect(record.table.has_value() == other_record.table.has_value() &&
              (!record.table || *record.table == *other_record.table),
          "columns, means and deviations");
@@ -302,6 +350,8 @@ DataSplit mixed_sources(const std::vector<DataSplit>& sources,
                  "data: one of the sources that are mixed has no training part");
   for (const auto& part : train) check_same(*train[0], *part);
   for (const auto& part : validation) check_same(train.empty() ? *validation[0] : *train[0], *part);
+  check_class_names(train);
+  check_class_names(validation);
   DataSplit split;
   if (!train.empty())
     split.train = std::make_shared<WeightedSources>(std::move(train), weights, seed);

@@ -33,6 +33,8 @@ struct LoadedBatch {
   /// Images are mixed; the targets then are f32 [n, 2, 2]: a sample's class and its weight, then
   /// another class and its weight.
   bool mixed = false;
+  bool mirrored = false;  ///< inputs are [2 n, ...]
+  std::size_t input_bytes = 0, target_bytes = 0;
 };
 
 /// How a Loader works.

@@ -62,7 +62,9 @@ class Replica {
   /// order, exchange, clipping and update `step` (from 0) at rate `lr`. The device itself skips the
   /// update where loss or gradient norm is not finite or no label counts; with OnNonfinite::stop
   /// also those of all later steps, until resume_updates(). It throws nothing then: see
-  /// require_finite().
+  /// require_finite(). Throws ConfigError: a micro-batch of the loader has other samples than the
+  /// schedule says, images of another size, or is not mixed as TrainOptions::augmentation mixes;
+  /// a loader for training has no LoaderOptions::mirror.
   ///
   /// Returns the results of steps that are known by now and have not been returned, in order; valid
   /// until the next call. On the CPU that is this step's result, elsewhere the previous step's.
@@ -98,7 +100,9 @@ class Replica {
   /// memory of the other programs; what it needs in addition is in no plan. Throws
   /// OutOfMemory. Collective.
   void compile_for_evaluation(std::int64_t samples);
-  /// Mean loss and accuracy over the schedule's samples, with running statistics.
+  /// Mean loss and accuracy over the schedule's samples, with running statistics. The loader has
+  /// no augmentation, and LoaderOptions::mirror where TrainOptions::tta is flip. Throws ConfigError
+  /// as train_step() does.
   StepResult evaluate(const Schedule& schedule, data::Loader& loader);
   /// The same, but ends with nullopt once `interrupted` returns true. It is called before each of
   /// schedule.most_rounds rounds, equally often on every rank, and must return the same on all.

@@ -123,7 +123,7 @@ struct SyntheticShape {
 /// Throws ConfigError: an extent below 1, or more than 2^28 bytes a sample.
 DataSplit synthetic(const SyntheticShape& shape = {}, std::uint64_t seed = 1);
 
-/// How images() and packed() make samples of images of any size.
+/// How images(), packed() and webdataset() make samples of images of any size.
 struct ImageOptions {
   int size = 224;  ///< samples are size x size
   /// Training looks at random parts of images, of at least this share of their area, stretched
@@ -177,9 +177,10 @@ struct OpenOptions {
   /// Chooses validation rows and keys crops. Glyphs are the same for every seed, as mnist and
   /// cifar10 are, so that runs compare.
   std::uint64_t seed = 1;
-  int image_size = 224;                         ///< of images and packed: see ImageOptions
-  std::int64_t max_pixels = kDefaultMaxPixels;  ///< of images: see ImageOptions
-  double resized_crop = 0;      ///< of images and packed; ConfigError for other sources
+  /// Of images, packed and webdataset: see ImageOptions.
+  int image_size = 224;
+  std::int64_t max_pixels = kDefaultMaxPixels;
+  double resized_crop = 0;      ///< of the same; ConfigError for other sources
   std::int64_t context = 0;     ///< text, tokens: tokens of a sample
   std::int64_t vocabulary = 0;  ///< tokens: different tokens; 0: as many as the file or the
                                 ///< tokenizer says, or GPT-2's 50,257
@@ -254,8 +255,9 @@ std::shared_ptr<const Dataset> balanced_classes(std::shared_ptr<const Dataset> d
 /// have come once. What sample `index` of an epoch is depends on (seed, epoch, index) alone.
 /// Validation is all of the sources' validation parts, one after the other.
 /// Throws ConfigError: less than two sources, as many weights as sources they are not, a weight
-/// that is not above 0 or gives a source no sample, samples of other types, classes, names or
-/// normalisation than the first source's.
+/// that is not above 0 or gives a source no sample, samples of other types, classes, normalisation
+/// or tokenizer than the first source's; other names of classes than those of another source, or
+/// none where a source numbers its classes by their names.
 DataSplit mixed_sources(const std::vector<DataSplit>& sources,
                         const std::vector<double>& weights,
                         std::uint64_t seed);

@@ -7,6 +7,7 @@
 #include "core/nn/trace.h"
 #include "launcher/commands/commands.h"
 #include "launcher/plan/plan_request.h"
+#include "launcher/predict/data_of_run.h"
 #include "launcher/predict/evaluation_report.h"
 #include "launcher/predict/saved_run.h"
 #include "launcher/predict/token_bytes.h"

@@ -227,7 +227,7 @@ int train(Job& job, const TrainRequest& asked) {
   job.open_device(flags.device);
   const bool on_host = job.backend().memory().pool.empty();
   data::DataSplit data = open_data(flags);
-  resolve_teacher(flags, *data.train);
+  resolve_teacher(flags, *data.train, &job.host_communicator());
   const PlanRequest request = request_for(flags, std::move(data), job.size(), on_host);
   if (flags.per_class) require_class_results(request.data);
   const ParameterCount parameters = count_parameters(request);

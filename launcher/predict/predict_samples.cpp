@@ -11,6 +11,7 @@
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"
+#include "launcher/predict/data_of_run.h"
 #include "launcher/predict/predict_inputs.h"
 #include "lockstep/job.h"
 #include "lockstep/zoo.h"

@@ -31,15 +31,12 @@
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
 #include "parallel/session/error_report.h"
-#include "parallel/session/rank_discovery.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// What is kept of a text and of tokens for validation where no flag says.
-constexpr double kTextFraction = 0.1;
 constexpr std::size_t kMaxWarning = 1000;  // bytes of what a file says
 
 /// The names that a version without records kept.
@@ -146,14 +143,40 @@ std::string validation_content(const fs::path& folder) {
   return {};
 }
 
+std::vector<std::string> sources_of(const TrainFlags& flags) {
+  std::vector<std::string> all{flags.data};
+  all.insert(all.end(), flags.more_data.begin(), flags.more_data.end());
+  return all;
+}
+
+/// `own` as if its sources had been those.
+TrainFlags with_sources(TrainFlags own, const std::vector<std::string>& sources) {
+  own.data = sources.front();
+  own.more_data.assign(sources.begin() + 1, sources.end());
+  return own;
+}
+
+bool are_same_kinds(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::ranges::equal(a, b, {}, source_kind, source_kind);
+}
+
 /// With the --data of `run.flags`, which came without --val-fraction.
 void take_all_unless_own(SavedRun& run, TrainFlags own, const fs::path& folder) {
   run.flags.val_fraction = 1;
-  if (source_kind(own.data) != source_kind(run.flags.data)) return;
-  own.data = run.flags.data;
   own.balance_classes = false;
-  run.with_other_data = std::move(own);
-  run.validation_content = validation_content(folder);
+  const std::vector<std::string> recorded = sources_of(own), typed = sources_of(run.flags);
+  if (typed.size() == recorded.size()) {
+    if (are_same_kinds(typed, recorded)) run.with_other_data.push_back(with_sources(own, typed));
+  } else {
+    for (const std::string& source : typed)
+      for (std::size_t i = 0; i < recorded.size(); ++i) {
+        std::vector<std::string> sources = recorded;
+        sources[i] = source;
+        if (are_same_kinds(sources, recorded))
+          run.with_other_data.push_back(with_sources(own, sources));
+      }
+  }
+  if (!run.with_other_data.empty()) run.validation_content = validation_content(folder);
 }
 
 /// Of the run or checkpoint `folder`.
@@ -250,41 +273,6 @@ std::string find_together(Job& job, const fs::path& from) {
   return found["below"].get<std::string>();
 }
 
-/// The run's own part of --data, of which `all` was opened, where these are the run's data; null:
-/// they are others or unknown, or it is no smaller, as where the source has a validation part.
-std::shared_ptr<const data::Dataset> open_own_part(const SavedRun& run, const data::Dataset& all) {
-  const TrainFlags& own = *run.with_other_data;
-  TrainFlags flags = run.flags;
-  flags.val_fraction = own.val_fraction;
-  data::Preprocessing record = run.recorded.value_or(run.trained);
-  if (own.eval_image_size > 0) record = data::resized(record, own.eval_image_size);
-  std::shared_ptr<const data::Dataset> part, as_trained;
-  try {
-    part = open_data(flags, &run.trained).validation;
-    as_trained = open_data(own, &record).validation;
-  } catch (const Error&) {
-    return nullptr;  // too few samples for such a part: they are not the run's
-  }
-  if (!part || !as_trained || part->size() >= all.size()) return nullptr;
-  const int rank = launched_rank(process_variables());
-  if (run.validation_content.empty()) {
-    print_warning(
-        fmt::format("the run has no checkpoint that tells whether it was trained on --data "
-                    "{}; all of it is taken: if it was, take the run's validation part "
-                    "with --val-fraction {}",
-                    own.data,
-                    own.val_fraction > 0 ? own.val_fraction : kTextFraction),
-        rank);
-    return nullptr;
-  }
-  if (fmt::format("{:016x}", as_trained->fingerprint()) != run.validation_content) return nullptr;
-  print_warning(fmt::format("the run was trained on --data {}: its validation part alone is taken; "
-                            "--val-fraction 1 takes all",
-                            own.data),
-                rank);
-  return part;
-}
-
 }  // namespace
 
 std::vector<std::string_view> refused_train_flags(WeightsFile file) {
@@ -339,18 +327,6 @@ SavedRun open_saved_run(CLI::App& app,
   const SavedRunRequest request = parse_saved_run(app, arguments, file);
   if (request.help) return {};
   return open_found(request, request.from.empty() ? fs::path() : find_weights(request.from).folder);
-}
-
-std::shared_ptr<const data::Dataset> open_labelled(const SavedRun& run) {
-  const data::DataSplit data = open_data(run.flags, &run.trained);
-  if (data.validation == nullptr || data.validation->size() == 0)
-    throw ConfigError(fmt::format("--data {} has no validation part", run.flags.data),
-                      run.flags.data.starts_with("synthetic")
-                          ? "synthetic samples are noise, for measuring speed"
-                          : "--val-fraction makes one");
-  if (run.with_other_data)
-    if (const auto own = open_own_part(run, *data.validation)) return own;
-  return data.validation;
 }
 
 void warn_of_slow_operators(const Backend& backend) {

@@ -28,8 +28,9 @@ struct SavedRun {
   std::optional<data::Preprocessing> recorded;
   bool names_data = false;  ///< --data was typed now
   /// The run's own settings with the --data that was typed now, where that is of the same kind and
-  /// came without --val-fraction: they find out whether the data are those of the run.
-  std::optional<TrainFlags> with_other_data;
+  /// came without --val-fraction: they find out whether the data are those of the run. Of a run on
+  /// several sources, with a typed one in the place of each.
+  std::vector<TrainFlags> with_other_data;
   /// "validation data content" of its newest checkpoint's settings; empty: unknown.
   std::string validation_content;
   /// Whether predictions are means with those of mirror images.
@@ -71,12 +72,6 @@ SavedRun open_saved_run(Job& job, const SavedRunRequest& request);
 SavedRun open_saved_run(CLI::App& app,
                         const std::vector<std::string>& arguments,
                         WeightsFile file = WeightsFile::refused);
-
-/// The labelled samples that --data names, or the run's own validation part, prepared as the run's
-/// record says. Of --data without a validation part of its own, and without --val-fraction: all of
-/// them; but of the run's own data, recognised by their content, the run's validation part, with a
-/// warning. Throws ConfigError: there are none; what data::open() throws.
-std::shared_ptr<const data::Dataset> open_labelled(const SavedRun& run);
 
 /// Warns of operators that fell back to a slow kernel, in Backend::notices(), which knows them once
 /// they are made. Rank 0's to say.

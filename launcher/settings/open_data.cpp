@@ -77,8 +77,16 @@ data::DataSplit open_source(const TrainFlags& flags, const data::Preprocessing* 
       flags.more_data.empty() ? open_one(flags, flags.data, trained) : open_mixed(flags, trained);
   if (flags.balance_classes && split.train && trained == nullptr)
     split.train = data::balanced_classes(split.train, flags.options.seed);
-  if (flags.eval_image_size > 0 && split.validation && trained == nullptr)
-    split.validation = split.validation->resized(flags.eval_image_size);
+  if (flags.eval_image_size > 0 && split.validation && trained == nullptr) {
+    const std::shared_ptr<const data::Dataset> resized =
+        split.validation->resized(flags.eval_image_size);
+    if (resized == nullptr)
+      throw ConfigError(fmt::format("--eval-image-size {}: {} makes no images of other sizes",
+                                    flags.eval_image_size,
+                                    as_written(split.validation->describe())),
+                        "leave --eval-image-size out; images:, packed: and webdataset: make them");
+    split.validation = resized;
+  }
   return split;
 }
 
@@ -119,10 +127,29 @@ void check_targets(const TrainFlags& flags, const data::SampleSpec& samples) {
 
 std::string_view source_kind(std::string_view data) { return data.substr(0, data.find(':')); }
 
+namespace {
+
+/// Whether arrays are images is known once they are opened, after the model was chosen.
+data::DataSplit open_for_model(const TrainFlags& flags, const data::Preprocessing* trained) {
+  data::DataSplit split = open_source(flags, trained);
+  if (trained != nullptr || !split.train || source_kind(flags.data) != "numpy") return split;
+  const TensorType& input = split.train->spec().input;
+  if (input.shape.rank() == 1 && flags.model.name != "mlp")
+    throw ConfigError(fmt::format("--model {} cannot be combined with --data {}: it reads images, "
+                                  "and the samples are {} features",
+                                  flags.model.name,
+                                  as_written(flags.data),
+                                  input.shape[0]),
+                      "use --model mlp");
+  return split;
+}
+
+}  // namespace
+
 data::DataSplit open_data(const TrainFlags& flags, const data::Preprocessing* trained) {
-  if (!flags.data_from_file) return open_source(flags, trained);
+  if (!flags.data_from_file) return open_for_model(flags, trained);
   try {
-    return open_source(flags, trained);
+    return open_for_model(flags, trained);
   } catch (const DataError& error) {
     std::error_code ignored;
     const std::string path = flags.data.substr(flags.data.find(':') + 1);

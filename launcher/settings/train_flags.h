@@ -22,7 +22,7 @@ struct TrainFlags {
   std::vector<std::string> more_data;  ///< further sources, mixed with `data`
   std::vector<double> data_weights;    ///< of `data` and each of more_data; empty: alike
   double val_fraction = 0;  ///< share of the samples kept, where the source has no such part
-  int image_size = 224;     ///< images and packed
+  int image_size = 224;     ///< images, packed and webdataset; of growing images the last
   int eval_image_size = 0;  ///< of evaluations; 0: image_size
   std::int64_t max_pixels = data::kDefaultMaxPixels;  ///< images, and files to predict
   std::int64_t context = 0;                           ///< text, tokens: tokens of a sample
@@ -30,7 +30,7 @@ struct TrainFlags {
   std::string tokenizer;  ///< tokens: file or folder; empty: what lies next to them
   data::Documents documents = data::Documents::crossing;  ///< tokens
   std::optional<std::int32_t> ignore_index;
-  data::TableOptions table;   ///< csv
+  data::TableOptions table;   ///< csv; numpy: its task
   std::string loss = "auto";  ///< auto, cross-entropy, mse, mae, huber or bce
   float huber_delta = 1;
   float label_smoothing = 0;

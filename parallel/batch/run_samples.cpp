@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "core/base/check.h"
-#include "core/data/growing_images.h"
+#include "parallel/batch/image_growth.h"
 
 namespace lockstep {
 
@@ -26,21 +26,15 @@ std::int64_t total_steps(const TrainOptions& o, std::int64_t training_samples) {
 
 data::DataSplit training_data(const data::DataSplit& data, const TrainOptions& options) {
   if (options.first_image_size == 0) return data;
-  const std::int64_t samples = data.train->size();
-  const std::int64_t per_epoch = (samples - 1) / options.global_batch + 1;
-  const Shape& image = data.train->spec().input.shape;
-  const int last = image.rank() == 3 ? int(image[1]) : 0;
-  LOCKSTEP_CHECK(last == 0 || options.first_image_size <= last,
+  const data::ImageGrowth growth =
+      image_growth(*data.train, options, total_steps(options, data.train->size()));
+  LOCKSTEP_CHECK(growth.last == 0 || growth.first <= growth.last,
                  ConfigError,
                  "`image_size` {}:{}: images grow, so the first size must be at most the last",
-                 options.first_image_size,
-                 last);
+                 growth.first,
+                 growth.last);
   data::DataSplit growing = data;
-  growing.train = std::make_shared<data::GrowingImages>(
-      data.train,
-      data::ImageGrowth{.first = options.first_image_size,
-                        .last = last,
-                        .epochs = (total_steps(options, samples) - 1) / per_epoch + 1});
+  growing.train = std::make_shared<data::GrowingImages>(data.train, growth);
   return growing;
 }
 

@@ -47,6 +47,30 @@ std::string index_text(std::int64_t at, const Shape& shape) {
   return index.empty() ? "" : fmt::format("[{}]", fmt::join(index, ", "));
 }
 
+/// A Loader of the caller's own may have other options than the run.
+void expect_fitting(const BoundProgram& program, const data::LoadedBatch& loaded) {
+  const auto fits = [](std::size_t wanted, std::size_t bytes) {
+    return wanted == 0 || wanted == bytes;  // 0: the program does not read it
+  };
+  if (loaded.samples == program.samples && fits(program.x_bytes, loaded.input_bytes) &&
+      fits(program.target_bytes, loaded.target_bytes))
+    return;
+  throw ConfigError(
+      fmt::format("replica: expected a micro-batch of {} samples, {} bytes of inputs and {} of "
+                  "targets, got {} samples, {} bytes and {}{}{}",
+                  program.samples,
+                  program.x_bytes,
+                  program.target_bytes,
+                  loaded.samples,
+                  loaded.input_bytes,
+                  loaded.target_bytes,
+                  loaded.mixed ? ", mixed" : "",
+                  loaded.mirrored ? ", with mirror images" : ""),
+      "give the loader the samples of the schedule in its order, LoaderOptions::augmentation of "
+      "TrainOptions in training, and LoaderOptions::mirror in evaluations with "
+      "TrainOptions::tta alone");
+}
+
 /// Otherwise the first step of the run would report a value that the file brought.
 void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
   const auto bad =
@@ -192,6 +216,7 @@ void ReplicaState::load(const BoundProgram& program,
   upload_.fetching = timer_.lap();
   if (profiler) profiler->record(probes_.data, begin, timer_.at());
   Backend& device = context.backend();
+  expect_fitting(program, loaded);
   check_labels(loaded);
   device_timer.mark(DevicePart::idle);
   if (checks_.now) checks_.locator.look_at(loaded, samples_.last());

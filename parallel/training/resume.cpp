@@ -17,6 +17,7 @@
 #include "core/base/parameter_names.h"
 #include "core/io/checkpoint_names.h"
 #include "core/optim/optimizer.h"
+#include "parallel/batch/image_growth.h"
 #include "parallel/batch/run_settings.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
@@ -176,12 +177,33 @@ std::int64_t whole_number(const std::string& text) {
   return value;
 }
 
+/// Where the next epoch has images of another size than it would have had.
+void add_other_growth(ResumePoint& point,
+                      const data::ImageGrowth& then,
+                      const data::ImageGrowth& now,
+                      std::int64_t samples) {
+  const std::int64_t epoch = point.state.samples / samples;
+  for (std::int64_t e = epoch; e < std::max(then.epochs, now.epochs); ++e) {
+    if (then.side(e) == now.side(e)) continue;
+    point.record.overridden.push_back(
+        fmt::format("image-size: growing over {} epochs then, {} now: epoch {} has a side of {} "
+                    "then, {} now",
+                    then.epochs,
+                    now.epochs,
+                    e + 1,
+                    then.side(e),
+                    now.side(e)));
+    return;
+  }
+}
+
 /// Takes what follows from another length alone out of `saved`, which is then as `now`, and records
 /// it.
 void take_other_length(ResumePoint& point,
                        std::map<std::string, std::string>& saved,
                        const Fingerprint& now,
-                       const LrSchedule& schedule) {
+                       const TrainOptions& options,
+                       const data::Dataset& train) {
   const auto entry = std::ranges::find(now, "steps", &Fingerprint::value_type::first);
   const auto was = saved.find("steps");
   if (entry == now.end() || was == saved.end()) return;
@@ -196,6 +218,12 @@ void take_other_length(ResumePoint& point,
   if (steps == then) return;
   point.record.overridden.push_back(difference_text({"steps", was->second, entry->second}));
   was->second = entry->second;
+  if (options.first_image_size > 0)
+    add_other_growth(point,
+                     image_growth(train, options, then),
+                     image_growth(train, options, steps),
+                     train.size());
+  const LrSchedule& schedule = options.lr_schedule;
   const LrSchedule before = over_run(schedule, then), after = over_run(schedule, steps);
   const auto rate = saved.find("lr-schedule");
   if (rate == saved.end() || rate->second != to_string(before)) return;
@@ -259,11 +287,14 @@ OtherSettings::OtherSettings(std::string checkpoint,
       differences_(std::move(differences)),
       can_override_(can_override) {}
 
-void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptions& options) {
+void check_settings(ResumePoint& point,
+                    const Fingerprint& now,
+                    const TrainOptions& options,
+                    const data::Dataset& train) {
   std::map<std::string, std::string> saved(point.state.settings.begin(),
                                            point.state.settings.end());
   std::vector<std::string>& changed = point.record.overridden;
-  take_other_length(point, saved, now, options.lr_schedule);
+  take_other_length(point, saved, now, options, train);
   std::vector<SettingDifference> differences;
   for (const auto& [key, value] : now) {
     const auto was = saved.find(key);

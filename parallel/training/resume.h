@@ -7,6 +7,7 @@
 
 #include "core/exec/communicator.h"
 #include "core/io/checkpoint.h"
+#include "lockstep/dataset.h"
 #include "lockstep/error.h"
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"
@@ -67,11 +68,14 @@ class OtherSettings final : public ConfigError {
 
 /// Compares the settings of a checkpoint with those of now; how a run is executed (fusion,
 /// recompute, buckets, logging), how long it is and the class of device may differ. Where the decay
-/// of the learning rate is as long as the run, it spans the new length. Adds what differs to
-/// `point.record.overridden`. Throws OtherSettings, unless `options` has the resume_override and
-/// the optimizer keeps the kind of its state; ConfigError: the run is to end before the
-/// checkpoint's step.
-void check_settings(ResumePoint& point, const Fingerprint& now, const TrainOptions& options);
+/// of the learning rate is as long as the run, it spans the new length, and so do images that grow.
+/// `train` is what the run is trained on. Adds what differs to `point.record.overridden`. Throws
+/// OtherSettings, unless `options` has the resume_override and the optimizer keeps the kind of its
+/// state; ConfigError: the run is to end before the checkpoint's step.
+void check_settings(ResumePoint& point,
+                    const Fingerprint& now,
+                    const TrainOptions& options,
+                    const data::Dataset& train);
 
 /// Renames the damaged checkpoints that were skipped, so that no later scan meets them. On rank
 /// 0, once the run is accepted.

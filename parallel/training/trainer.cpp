@@ -134,7 +134,7 @@ class Trainer::State {
 
   void check_start(const data::Dataset& data) {
     check_columns(data);
-    check_settings(*start_, settings_, options_);
+    check_settings(*start_, settings_, options_, data);
     const io::CheckpointState& state = start_->state;
     const std::int64_t samples =
         samples_before(state.step, data.size(), options_.global_batch, state.skipped_batches);

@@ -106,7 +106,7 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
                   error.exit_code());
     }
   }();
-  check_settings(point, p_.settings, p_.options);
+  check_settings(point, p_.settings, p_.options, *p_.data.train);
   if (base > rolled_back_to_) rollbacks_there_ = 0;
   rolled_back_to_ = base;
   if (++rollbacks_there_ > kMaxRollbacks)

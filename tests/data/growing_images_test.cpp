@@ -80,6 +80,9 @@ TEST(GrowingImages, AreAugmentedInTheirSize) {
     });
     const LoadedBatch batch = loader.next();
     const std::size_t bytes = std::size_t(batch.samples) * (epoch == 0 ? 16 * 16 * 3 : 48 * 48 * 3);
+    EXPECT_EQ(batch.input_bytes, bytes);
+    EXPECT_EQ(batch.target_bytes, std::size_t(batch.samples) * 4 * sizeof(float));  // mixed
+    EXPECT_FALSE(batch.mirrored);
     return std::vector<std::byte>(batch.input, batch.input + bytes);
   };
   const auto growing = std::make_shared<GrowingImages>(
@@ -126,6 +129,9 @@ TEST(MirroredLoader, MirrorImagesFollowTheImages) {
   });
   const LoadedBatch batch = loader.next();
   ASSERT_EQ(batch.samples, 3);
+  EXPECT_TRUE(batch.mirrored);
+  EXPECT_EQ(batch.input_bytes, 2u * 3 * 3 * 5 * 2);
+  EXPECT_EQ(batch.target_bytes, 3u * sizeof(std::int32_t));
   for (std::int64_t i = 0; i < 3; ++i)
     for (std::int64_t y = 0; y < 3; ++y)
       for (std::int64_t x = 0; x < 5; ++x)

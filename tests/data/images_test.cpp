@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/data/ignore_label.h"
 #include "core/data/images/image_folder.h"
 #include "core/data/images/image_reader.h"
 #include "core/data/images/image_samples.h"
@@ -175,10 +176,15 @@ TEST_F(Images, OfAnotherSizeAreAsIfTheyWereOpenedSo) {
     EXPECT_EQ(sample_bytes(*balanced->resized(14), 2, 0),
               sample_bytes(*balanced_classes(large.train, 1), 2, 0));
     EXPECT_NE(copy(*balanced, 1), copy(*balanced, 0));
+    const auto ignoring = ignore_label(small.train, 0);
+    EXPECT_EQ(sample_bytes(*ignoring->resized(14), 2, 0),
+              sample_bytes(*ignore_label(large.train, 0), 2, 0));
+    EXPECT_NE(copy(*ignoring, 1), copy(*ignoring, 0));
   }
   EXPECT_EQ(resized(ImageRecord{.width = 20, .height = 20, .short_side = 30}, 40),
             (ImageRecord{.width = 40, .height = 40, .short_side = 60}));
   EXPECT_EQ(glyphs(8, 8).train->resized(14), nullptr);
+  EXPECT_EQ(ignore_label(glyphs(8, 8).train, 1)->resized(14), nullptr);
 }
 
 TEST_F(Images, ASourceThatResizesOtherwiseThanTheRecordIsRefused) {

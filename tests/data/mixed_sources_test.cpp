@@ -4,8 +4,11 @@
 #include <map>
 #include <set>
 
+#include "core/io/tokenizer/tokenizer_file.h"
 #include "lockstep/error.h"
+#include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
+#include "lockstep/tokens/tokenizer.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {
@@ -35,6 +38,17 @@ class Numbered final : public Dataset {
   }
   std::string describe() const override { return fmt::format("numbered {}", source_); }
   std::uint64_t fingerprint() const override { return std::uint64_t(size_); }
+  std::vector<std::string> class_names() const override { return names; }
+  Preprocessing preprocessing() const override {
+    Preprocessing record = Dataset::preprocessing();
+    record.source = kind;
+    record.tokenizer = tokenizer;
+    return record;
+  }
+
+  std::vector<std::string> names;
+  std::string kind = "custom";
+  std::shared_ptr<const Tokenizer> tokenizer;
 
  private:
   std::int64_t size_;
@@ -118,6 +132,48 @@ TEST(MixedSources, RefusesWhatCannotBeMixed) {
   EXPECT_THAT(error({a, numbered(10, 1, 0, 4)}, {1, 1}),
               HasSubstr("the same number of classes, but numbered 0 and numbered 1 differ"));
   EXPECT_THAT(error({a, {}}, {1, 1}), HasSubstr("no training part"));
+}
+
+// A folder's cat may be number 0, and another source's number 0 a dog.
+TEST(MixedSources, ClassesOfAllPartsHaveTheSameNames) {
+  const auto named = [](std::vector<std::string> names, std::string kind = "images") {
+    auto part = std::make_shared<Numbered>(10, 0);
+    part->names = std::move(names);
+    part->kind = std::move(kind);
+    return DataSplit{part, nullptr};
+  };
+  const auto error = [](const std::vector<DataSplit>& sources) {
+    return error_of<ConfigError>(
+        [&] { mixed_sources(sources, std::vector<double>(sources.size(), 1.0), 1); });
+  };
+  const DataSplit nameless = named({}, "numpy"), cats = named({"ant", "bee", "cat"});
+  EXPECT_EQ(error({cats, cats}), "");
+  EXPECT_EQ(error({nameless, named({"ant", "bee", "cat"}, "cifar10")}), "");  // by its numbers
+  EXPECT_EQ(error({nameless, named({"0", "1", "2"})}), "");
+  EXPECT_THAT(error({nameless, cats}),
+              HasSubstr("has 'ant', 'bee', 'cat' and numbered 0 has none"));
+  EXPECT_THAT(error({named({}, "cifar10"),
+                     named({"ant", "bee", "cat"}, "cifar10"),
+                     named({"bee", "ant", "cat"}, "cifar10")}),
+              HasSubstr("has 'bee', 'ant', 'cat'"));
+}
+
+TEST(MixedSources, TokensAreOfOneTokenizer) {
+  const auto made_by = [](const std::string& file) {
+    auto part = std::make_shared<Numbered>(10, 0);
+    if (!file.empty())
+      part->tokenizer = std::make_shared<const Tokenizer>(
+          io::read_tokenizer(LOCKSTEP_SOURCE_DIR "/tests/data/tokenizer_goldens/" + file));
+    return DataSplit{part, nullptr};
+  };
+  const auto error = [](const DataSplit& a, const DataSplit& b) {
+    return error_of<ConfigError>([&] { mixed_sources({a, b}, {1, 1}, 1); });
+  };
+  const DataSplit unknown = made_by(""), plain = made_by("tokenizer.json");
+  EXPECT_EQ(error(unknown, unknown), "");
+  EXPECT_EQ(error(plain, made_by("tokenizer.json")), "");
+  EXPECT_THAT(error(plain, made_by("spaced.json")), HasSubstr("need the same tokenizer"));
+  EXPECT_THAT(error(unknown, plain), HasSubstr("need the same tokenizer"));
 }
 
 }  // namespace

@@ -255,6 +255,9 @@ TEST_F(Numpy, NamesAndShapesThatAreWrongAreSaid) {
   EXPECT_THAT(error_of_pair(images("(2,)", 2), y), HasSubstr("tokens:FILE.npy"));
   EXPECT_THAT(error_of_pair(images("(3, 2, 2)", 12), y),
               HasSubstr("a.npz: y: expected as many targets as x has samples, 3, got 2"));
+  const std::string text = write("notes.npz", "no array");
+  EXPECT_THAT(error_of<DataError>([&] { numpy(text); }),
+              HasSubstr("notes.npz: neither an .npz nor an .npy begins like this file"));
   const auto archive_error = [&](std::map<std::string, std::string> entries) {
     const std::string file = write_zip(std::move(entries));
     return error_of<DataError>([&] { numpy(file); });

@@ -188,6 +188,8 @@ TEST_F(Shards, ValidationHasTheClassesOfTraining) {
 TEST_F(Shards, PatternsExpand) {
   EXPECT_THAT(expand_braces("s-{008..010}.tar"),
               ElementsAre("s-008.tar", "s-009.tar", "s-010.tar"));
+  EXPECT_THAT(expand_braces("{18446744073709551614..18446744073709551615}"),
+              ElementsAre("18446744073709551614", "18446744073709551615"));
   EXPECT_THAT(expand_braces("{a,b}-{0..1}"), ElementsAre("a-0", "a-1", "b-0", "b-1"));
   for (const char* bad : {"s-{0..", "s-0}", "s-{5..2}", "s-{x}", "s-{{a,b}}", "{0..9999999}"})
     EXPECT_THAT(error_of<ConfigError>([&] { expand_braces(bad); }), HasSubstr(bad));

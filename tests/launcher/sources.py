@@ -173,6 +173,20 @@ class Sources(SourceTest):
             self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
             self.assertEqual(json.loads(evaluated.stdout)["samples"], samples)
 
+    def test_one_of_the_sources_of_a_run_is_known_as_its_own(self):
+        self.sha_of("split", self.train_photos("images:photos/train", "--more-data=images:photos/val", "--val-fraction=0.25",
+                                               "--checkpoint-every=1", "--out=split"))
+        for data, samples in (("images:photos/train", 6), ("images:photos/val", 2)):  # of 24 and 8
+            evaluated = self.run_command([self.program, "evaluate", "--from=split", "--json", f"--data={data}"])
+            self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+            self.assertIn(f"the run was trained on --data {data}", evaluated.stderr)
+            self.assertEqual(json.loads(evaluated.stdout)["samples"], samples)
+
+    def test_features_need_a_model_that_reads_them(self):
+        self.write("rows/x.npy", floats((8, 3), [float(i * i % 7) for i in range(24)]))
+        self.write("rows/y.npy", npy("|u1", (8,), bytes(i % 2 for i in range(8))))
+        self.expect_error(self.train("--model=convnet", data="numpy:rows"), 2, "the samples are 3 features", "use --model mlp")
+
 
 class SourceRanks(SourceTest):
     @staticmethod

@@ -13,6 +13,8 @@
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
 #include "core/io/checkpoint.h"
+#include "lockstep/loader.h"
+#include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/weights.h"
 #include "parallel/batch/schedule.h"
@@ -158,6 +160,74 @@ TEST(ImageRecipes, AResumedRunHasTheSizesAndCopiesOfItsEpoch) {
     EXPECT_EQ(resumed.resumed_at, steps);
     EXPECT_EQ(resumed.weights_sha256, whole.weights_sha256);
   }
+}
+
+// Of 5 epochs the sides are 16, 32, 32, 32 and 48, and of 3 they were 16, 32 and 48.
+TEST(ImageRecipes, AResumeOfAnotherLengthSaysWhichEpochHasAnotherSize) {
+  const testing::SharedFolder folder;
+  SelfCommunicator self;
+  TrainOptions options = recipe();
+  options.checkpoint = {.folder =
+                            fmt::format("{}_{}", folder / "run", testing::mpi_world().rank())};
+  options.eval_every = 100;
+  int asked = 0;
+  options.stop = [&] { return ++asked == 5; };
+  const std::int64_t steps = train(self, options, recipe_data()).steps;
+  options.stop = {};
+  options.steps = 20;
+  options.checkpoint.resume = options.checkpoint.folder + "/" + io::checkpoint_name(steps);
+  struct Watch final : TrainObserver {
+    void on_start(const ResumeRecord* resumed) override {
+      if (resumed) lines = resumed->overridden;
+    }
+    std::vector<std::string> lines;
+  } watch;
+  testing::DeviceContext context(self);
+  Trainer trainer(context, disc_net, softmax_cross_entropy, options);
+  trainer.add_observer(watch);
+  trainer.fit(recipe_data());
+  EXPECT_THAT(watch.lines,
+              ::testing::Contains("image-size: growing over 3 epochs then, 5 now: epoch 3 has a "
+                                  "side of 48 then, 32 now"));
+}
+
+// A Loader of the caller's own with other options than the run would be read past its end.
+TEST(ImageRecipes, AReplicaRefusesMicroBatchesOfAnotherKind) {
+  SelfCommunicator self;
+  testing::DeviceContext context(self);
+  const data::DataSplit data = discs(64, 16, 16);
+  TrainOptions options = disc_options();
+  options.global_batch = 32;  // in whole micro-batches
+  options.augmentation = data::parse_augmentation("mixup");
+  options.tta = TestTimeAugmentation::flip;
+  Replica replica(context, disc_net, softmax_cross_entropy, data.train->spec(), options, {});
+  const std::int64_t batch = options.global_batch;
+  const auto error = [&](data::LoaderOptions loading, bool training, std::int64_t samples) {
+    loading.workers = 0;
+    loading.micro_batch = replica.batch().micro_batch;
+    data::Loader loader(data.train, loading, [&](data::LoadRequest& request) {
+      request.samples.assign(std::size_t(samples), 0);
+      return true;
+    });
+    try {
+      if (training)
+        replica.train_step(replica.schedule(batch), loader, 0, 0.1f);
+      else
+        replica.evaluate(replica.evaluation_schedule(batch), loader);
+    } catch (const ConfigError& refused) {
+      return std::string(refused.what());
+    }
+    return std::string("no error");
+  };
+  const std::int64_t whole = replica.batch().micro_batch;
+  EXPECT_EQ(error({.augmentation = options.augmentation}, true, whole), "no error");
+  EXPECT_EQ(error({.mirror = true}, false, whole), "no error");
+  EXPECT_THAT(error({}, true, whole),
+              HasSubstr("replica: expected a micro-batch of"));  // not mixed
+  EXPECT_THAT(error({.augmentation = options.augmentation}, true, whole - 1), HasSubstr("samples"));
+  EXPECT_THAT(error({}, false, whole), HasSubstr("replica: expected"));  // without mirror images
+  EXPECT_THAT(error({.augmentation = options.augmentation, .mirror = true}, false, whole),
+              HasSubstr(", mixed, with mirror images"));
 }
 
 // A run whose images grow in one epoch alone is one of the last size; the first epoch of a longer

@@ -21,9 +21,10 @@ struct ZipEntry {
 
 /// The directory of a zip file: of torch.save(), whose entries are stored as they are, or of
 /// numpy.savez_compressed(); with zip64 where a file has 4 GiB and more. A file is checked as far
-/// as it is read: its directory at once, an entry when it is asked for. Not checked are checksums
-/// (PyTorch may write files without: torch.serialization.set_crc32_options), whether entries
-/// overlap, and what the header in front of an entry says of its name and size.
+/// as it is read: its directory at once, an entry when it is asked for. Not checked here are
+/// checksums (PyTorch may write files without: torch.serialization.set_crc32_options), which who
+/// inflates an entry compares with ZipEntry::crc32, whether entries overlap, and what the header in
+/// front of an entry says of its name and size.
 class ZipReader {
  public:
   /// Throws DataError naming the file: no directory at its end (truncated); one that lies outside

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <utility>
 
@@ -15,8 +14,6 @@
 
 namespace lockstep::data {
 namespace {
-
-constexpr std::int64_t kFittedAtOnceBytes = std::int64_t{1} << 20;
 
 bool is_color_count(std::int64_t extent) { return extent == 1 || extent == 3; }
 
@@ -40,26 +37,6 @@ void check_channels(const NpyArray& array) {
   refuse_shape(array,
                "uint8 images of 1 or 3 channels",
                "images of other channels can be float32, scaled as the model should see them");
-}
-
-/// Calls `visit` with index and numbers of each of `rows`, which ascend; neighbours are read at
-/// once.
-void for_each_row(const NpyArray& array,
-                  const std::vector<std::int64_t>& rows,
-                  const std::function<void(std::int64_t, std::span<const double>)>& visit) {
-  const auto width = std::size_t(array.row_elems());
-  const std::int64_t most =
-      std::max<std::int64_t>(1, kFittedAtOnceBytes / std::int64_t(array.row_bytes()));
-  std::vector<double> numbers;
-  for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
-    end = begin + 1;
-    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && std::int64_t(end - begin) < most)
-      ++end;
-    numbers.resize((end - begin) * width);
-    array.read_numbers(rows[begin], std::int64_t(end - begin), std::span(numbers));
-    for (std::size_t i = begin; i < end; ++i)
-      visit(rows[i], std::span(numbers).subspan((i - begin) * width, width));
-  }
 }
 
 [[noreturn]] void refuse_number(const NpyArray& array,

@@ -47,6 +47,15 @@ struct NamedArrays {
   std::function<NpyArray(const std::string&)> open;
 };
 
+/// Whether it begins with an entry of a zip, or is an empty one.
+bool is_zip_file(const FileReader& file) {
+  constexpr std::string_view kEntry("PK\3\4", 4), kEnd("PK\5\6", 4);
+  std::vector<std::byte> begin(std::size_t(std::min<std::uint64_t>(file.bytes(), kEntry.size())));
+  file.read(file.path().string(), 0, begin);
+  const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
+  return text == kEntry || text == kEnd;
+}
+
 NamedArrays arrays_of_npz(const std::string& path) {
   const auto file = std::make_shared<const FileReader>(path);
   const auto zip = std::make_shared<const ZipReader>(*file);
@@ -170,10 +179,15 @@ ArraySet open_array_set(const std::string& path) {
   if (!is_there(path))
     throw DataError(fmt::format("{}: no such file or folder", as_written(path)), kArraysHint);
   if (is_folder(path)) return set_of_folder(path);
-  if (is_npy_file(FileReader(path)))
+  const FileReader file(path);
+  if (is_npy_file(file))
     throw DataError(fmt::format("{}: one array, whose targets are missing", as_written(path)),
                     "name the folder with x.npy and y.npy, or an .npz; tokens of a text are "
                     "`data` tokens:FILE.npy");
+  if (!is_zip_file(file))
+    throw DataError(
+        fmt::format("{}: neither an .npz nor an .npy begins like this file", as_written(path)),
+        kArraysHint);
   return find_set(arrays_of_npz(path));
 }
 

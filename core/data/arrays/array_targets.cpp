@@ -3,29 +3,28 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/base/printable.h"
+#include "core/data/input_file.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::int64_t kTargetsAtOnce = 4096;
-
-/// Calls `visit` with the index and the numbers of each row, in order.
-void for_each_target(const NpyArray& labels,
-                     const std::function<void(std::int64_t, std::span<const double>)>& visit) {
-  const auto width = std::size_t(labels.row_elems());
-  std::vector<double> numbers;
-  for (std::int64_t first = 0; first < labels.rows(); first += kTargetsAtOnce) {
-    const std::int64_t count = std::min(kTargetsAtOnce, labels.rows() - first);
-    numbers.resize(std::size_t(count) * width);
-    labels.read_numbers(first, count, std::span(numbers));
-    for (std::int64_t i = 0; i < count; ++i)
-      visit(first + i, std::span(numbers).subspan(std::size_t(i) * width, width));
-  }
+/// Targets of `rows` samples are kept in memory, each of `width` numbers.
+void check_kept(const NpyArray& labels, std::size_t rows, std::int64_t width) {
+  const auto bytes = std::uint64_t(sizeof(double)) * std::uint64_t(width);
+  if (rows <= kMaxFileBytes / bytes) return;
+  throw DataError(fmt::format("{}: {} targets of {} numbers would have to be kept in memory, "
+                              "expected at most {} bytes at {} a number",
+                              as_written(labels.name()),
+                              rows,
+                              width,
+                              kMaxFileBytes,
+                              sizeof(double)),
+                  "save classes as whole numbers [N] in place of one-hot [N, K], or train on fewer "
+                  "rows");
 }
 
 std::string place(const NpyArray& labels, std::int64_t index) {
@@ -36,6 +35,38 @@ bool is_class(double value, std::int64_t classes) {
   return value >= 0 && value < double(classes) && value == std::floor(value);
 }
 
+void check_class_shape(const NpyArray& labels, const ArrayTask& task) {
+  const std::int64_t width = labels.row_elems();
+  LOCKSTEP_CHECK(labels.shape().size() <= 2 && (width == 1 || width == task.classes),
+                 DataError,
+                 "{}: expected labels [N] or one-hot [N, {}], got {}",
+                 as_written(labels.name()),
+                 task.classes,
+                 labels.to_string());
+}
+
+std::int32_t class_of(const NpyArray& labels,
+                      const ArrayTask& task,
+                      std::int64_t index,
+                      std::span<const double> row) {
+  if (row.size() == 1) {
+    LOCKSTEP_CHECK(is_class(row[0], task.classes),
+                   DataError,
+                   "{}: expected a class from 0 to {}, got {}",
+                   place(labels, index),
+                   task.classes - 1,
+                   row[0]);
+    return std::int32_t(row[0]);
+  }
+  const auto one = std::ranges::find(row, 1.0);
+  const auto zeros = std::size_t(std::ranges::count(row, 0.0));
+  LOCKSTEP_CHECK(one != row.end() && zeros + 1 == row.size(),
+                 DataError,
+                 "{}: expected a single 1 among zeros, as its other rows are one-hot",
+                 place(labels, index));
+  return std::int32_t(one - row.begin());
+}
+
 struct TargetSurvey {
   double largest = 0;
   bool is_binary = true;   // 0 and 1 alone
@@ -44,7 +75,7 @@ struct TargetSurvey {
 
 TargetSurvey survey(const NpyArray& labels) {
   TargetSurvey result;
-  for_each_target(labels, [&](std::int64_t index, std::span<const double> row) {
+  for_each_row(labels, [&](std::int64_t index, std::span<const double> row) {
     std::size_t ones = 0;
     for (const double value : row) {
       LOCKSTEP_CHECK(std::isfinite(value),
@@ -126,7 +157,10 @@ ArrayTask find_array_task(const NpyArray& labels, std::optional<Task> wanted) {
                  kMaxArrayClasses,
                  found.largest);
   result.classes = result.is_one_hot ? int(labels.row_elems()) : int(found.largest) + 1;
-  read_classes(labels, result);  // names the first that is not a class
+  check_class_shape(labels, result);
+  for_each_row(labels, [&](std::int64_t index, std::span<const double> row) {
+    class_of(labels, result, index, row);  // names the first that is not a class
+  });
   LOCKSTEP_CHECK(result.classes >= 2,
                  DataError,
                  "{}: expected labels of at least 2 classes, got 0 alone",
@@ -134,48 +168,32 @@ ArrayTask find_array_task(const NpyArray& labels, std::optional<Task> wanted) {
   return result;
 }
 
-std::vector<std::int32_t> read_classes(const NpyArray& labels, const ArrayTask& task) {
-  const std::int64_t width = labels.row_elems();
-  LOCKSTEP_CHECK(labels.shape().size() <= 2 && (width == 1 || width == task.classes),
-                 DataError,
-                 "{}: expected labels [N] or one-hot [N, {}], got {}",
-                 as_written(labels.name()),
-                 task.classes,
-                 labels.to_string());
+std::vector<std::int32_t> read_classes(const NpyArray& labels,
+                                       const ArrayTask& task,
+                                       const std::vector<std::int64_t>& rows) {
+  check_class_shape(labels, task);
+  check_kept(labels, rows.size(), 1);
   std::vector<std::int32_t> classes;
-  classes.reserve(std::size_t(labels.rows()));
-  for_each_target(labels, [&](std::int64_t index, std::span<const double> row) {
-    if (width == 1) {
-      LOCKSTEP_CHECK(is_class(row[0], task.classes),
-                     DataError,
-                     "{}: expected a class from 0 to {}, got {}",
-                     place(labels, index),
-                     task.classes - 1,
-                     row[0]);
-      classes.push_back(std::int32_t(row[0]));
-      return;
-    }
-    const auto one = std::ranges::find(row, 1.0);
-    const auto zeros = std::size_t(std::ranges::count(row, 0.0));
-    LOCKSTEP_CHECK(one != row.end() && zeros + 1 == row.size(),
-                   DataError,
-                   "{}: expected a single 1 among zeros, as its other rows are one-hot",
-                   place(labels, index));
-    classes.push_back(std::int32_t(one - row.begin()));
+  classes.reserve(rows.size());
+  for_each_row(labels, rows, [&](std::int64_t index, std::span<const double> row) {
+    classes.push_back(class_of(labels, task, index, row));
   });
   return classes;
 }
 
-std::vector<double> read_target_numbers(const NpyArray& labels, const ArrayTask& task) {
+std::vector<double> read_target_numbers(const NpyArray& labels,
+                                        const ArrayTask& task,
+                                        const std::vector<std::int64_t>& rows) {
   LOCKSTEP_CHECK(labels.shape().size() <= 2 && labels.row_elems() == task.width,
                  DataError,
                  "{}: expected {} numbers a sample, got {}",
                  as_written(labels.name()),
                  task.width,
                  labels.to_string());
+  check_kept(labels, rows.size(), task.width);
   std::vector<double> numbers;
-  numbers.reserve(std::size_t(labels.rows() * task.width));
-  for_each_target(labels, [&](std::int64_t index, std::span<const double> row) {
+  numbers.reserve(rows.size() * std::size_t(task.width));
+  for_each_row(labels, rows, [&](std::int64_t index, std::span<const double> row) {
     for (const double value : row) {
       const bool fits =
           task.task == Task::multi_label ? value == 0 || value == 1 : std::isfinite(value);

@@ -36,9 +36,14 @@ struct ArrayTask {
 /// not 0 and 1, or what `wanted` does not fit.
 ArrayTask find_array_task(const NpyArray& labels, std::optional<Task> wanted);
 
-/// The targets of every row: classes [N], or [N, width] numbers. Throws DataError naming array and
-/// index: targets that are not of the task, or of another width.
-std::vector<std::int32_t> read_classes(const NpyArray& labels, const ArrayTask& task);
-std::vector<double> read_target_numbers(const NpyArray& labels, const ArrayTask& task);
+/// The targets of `rows`, which ascend: classes [rows], or [rows, width] numbers. Throws DataError
+/// naming array and index: targets that are not of the task, or of another width, or of more than
+/// kMaxFileBytes at 8 bytes each.
+std::vector<std::int32_t> read_classes(const NpyArray& labels,
+                                       const ArrayTask& task,
+                                       const std::vector<std::int64_t>& rows);
+std::vector<double> read_target_numbers(const NpyArray& labels,
+                                        const ArrayTask& task,
+                                        const std::vector<std::int64_t>& rows);
 
 }  // namespace lockstep::data

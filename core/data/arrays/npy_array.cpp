@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kNpyEnding = ".npy";
 constexpr std::uint64_t kHashedBytes = std::uint64_t{1} << 20;
+constexpr std::int64_t kVisitedAtOnceBytes = std::int64_t{1} << 20;
 
 [[noreturn]] void refuse_size(const std::string& name, std::uint64_t bytes, const char* what) {
   throw DataError(fmt::format("{}: {} of {} bytes would have to be kept in memory, expected at "
@@ -226,6 +227,48 @@ std::uint64_t NpyArray::hash() const {
 
 std::string NpyArray::partly_hashed_file() const {
   return kept_ ? std::string() : file_->path().string();
+}
+
+namespace {
+
+using RowVisit = std::function<void(std::int64_t, std::span<const double>)>;
+
+std::int64_t rows_visited_at_once(const NpyArray& array) {
+  return std::max<std::int64_t>(1, kVisitedAtOnceBytes / std::int64_t(array.row_bytes()));
+}
+
+void visit_neighbours(const NpyArray& array,
+                      std::int64_t first,
+                      std::int64_t count,
+                      std::vector<double>& numbers,
+                      const RowVisit& visit) {
+  const auto width = std::size_t(array.row_elems());
+  numbers.resize(std::size_t(count) * width);
+  array.read_numbers(first, count, std::span(numbers));
+  for (std::int64_t i = 0; i < count; ++i)
+    visit(first + i, std::span(numbers).subspan(std::size_t(i) * width, width));
+}
+
+}  // namespace
+
+void for_each_row(const NpyArray& array,
+                  const std::vector<std::int64_t>& rows,
+                  const RowVisit& visit) {
+  const std::int64_t most = rows_visited_at_once(array);
+  std::vector<double> numbers;
+  for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    end = begin + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && std::int64_t(end - begin) < most)
+      ++end;
+    visit_neighbours(array, rows[begin], std::int64_t(end - begin), numbers, visit);
+  }
+}
+
+void for_each_row(const NpyArray& array, const RowVisit& visit) {
+  const std::int64_t most = rows_visited_at_once(array);
+  std::vector<double> numbers;
+  for (std::int64_t first = 0; first < array.rows(); first += most)
+    visit_neighbours(array, first, std::min(most, array.rows() - first), numbers, visit);
 }
 
 std::vector<std::string> npz_names(const ZipReader& zip) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -70,6 +71,15 @@ class NpyArray {
   std::uint64_t begin_ = 0;                             // of the elements, in file_
   std::shared_ptr<const std::vector<std::byte>> kept_;  // the elements, or null
 };
+
+/// Calls `visit` with index and numbers of each of `rows`, which ascend; neighbours are read at
+/// once, a MiB or one row at a time. Throws as NpyArray::read() does.
+void for_each_row(const NpyArray& array,
+                  const std::vector<std::int64_t>& rows,
+                  const std::function<void(std::int64_t, std::span<const double>)>& visit);
+/// The same of all rows.
+void for_each_row(const NpyArray& array,
+                  const std::function<void(std::int64_t, std::span<const double>)>& visit);
 
 /// Names of the arrays in an .npz, without ".npy", ascending. Members of other names are not looked
 /// at.

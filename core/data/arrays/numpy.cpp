@@ -79,16 +79,15 @@ class ArrayDataset final : public Dataset {
 
  private:
   void add_targets(const NpyArray& targets, const TableRecord* table) {
-    targets_.reserve(rows_.size() * width_);
     if (task_.task == Task::classification) {
-      const std::vector<std::int32_t> classes = read_classes(targets, task_);
-      for (const std::int64_t row : rows_) targets_.push_back(classes[std::size_t(row)]);
+      targets_ = read_classes(targets, task_, rows_);
       return;
     }
-    const std::vector<double> numbers = read_target_numbers(targets, task_);
-    for (const std::int64_t row : rows_)
+    const std::vector<double> numbers = read_target_numbers(targets, task_, rows_);
+    targets_.reserve(numbers.size());
+    for (std::size_t i = 0; i < rows_.size(); ++i)
       for (std::size_t t = 0; t < width_; ++t) {
-        double number = numbers[std::size_t(row) * width_ + t];
+        double number = numbers[i * width_ + t];
         if (table != nullptr && task_.task == Task::regression)
           number = (number - table->targets[t].mean) / table->targets[t].deviation;
         const auto target = float(number);
@@ -96,8 +95,8 @@ class ArrayDataset final : public Dataset {
                        DataError,
                        "{}[{}]: expected a number that f32 can hold, got {}",
                        as_written(targets.name()),
-                       row,
-                       numbers[std::size_t(row) * width_ + t]);
+                       rows_[i],
+                       numbers[i * width_ + t]);
         std::int32_t bits = 0;
         std::memcpy(&bits, &target, sizeof bits);
         targets_.push_back(bits);
@@ -119,15 +118,13 @@ void fit_targets(const NpyArray& targets,
                  const ArrayTask& task,
                  const std::vector<std::int64_t>& rows,
                  TableRecord& table) {
-  const std::vector<double> numbers = read_target_numbers(targets, task);
+  const std::vector<double> numbers = read_target_numbers(targets, task, rows);
+  const std::size_t width = table.targets.size();
   for (std::size_t t = 0; t < table.targets.size(); ++t) {
     StandardFit fit(std::int64_t(rows.size()));
-    const auto number = [&](std::int64_t row) {
-      return numbers[std::size_t(row) * table.targets.size() + t];
-    };
-    for (const std::int64_t row : rows) fit.add_to_mean(number(row));
-    for (const std::int64_t row : rows) fit.add_distance(number(row));
-    for (const std::int64_t row : rows) fit.add_share(number(row));
+    for (std::size_t i = t; i < numbers.size(); i += width) fit.add_to_mean(numbers[i]);
+    for (std::size_t i = t; i < numbers.size(); i += width) fit.add_distance(numbers[i]);
+    for (std::size_t i = t; i < numbers.size(); i += width) fit.add_share(numbers[i]);
     const Standard standard = fit.standard();
     table.targets[t].mean = standard.mean;
     table.targets[t].deviation = standard.deviation;

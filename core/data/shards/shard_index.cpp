@@ -13,6 +13,7 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/base/printable.h"
+#include "core/data/input_file.h"
 #include "core/data/shards/tar_reader.h"
 
 namespace lockstep::data {
@@ -160,8 +161,11 @@ class ShardIndexer {
             "or \"target\"");
       label_ = trimmed(*label);
     }
-    if (open.image->bytes > std::numeric_limits<std::uint32_t>::max())
-      refuse(shard, open.key, fmt::format("its image has {} bytes", open.image->bytes));
+    if (open.image->bytes > kMaxFileBytes)
+      refuse(shard,
+             open.key,
+             fmt::format(
+                 "its image has {} bytes, expected at most {}", open.image->bytes, kMaxFileBytes));
     const auto [known, is_new] = label_of_.emplace(label_, std::int32_t(index_.labels.size()));
     if (is_new) index_.labels.push_back(label_);
     index_.samples.push_back({open.image->offset,

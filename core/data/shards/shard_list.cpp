@@ -40,8 +40,8 @@ std::vector<std::string> range_of(const std::string& pattern, std::string_view t
     refuse_pattern(pattern,
                    fmt::format("expected an ascending range of at most {} shards", kMaxShards));
   std::vector<std::string> numbers;
-  for (std::uint64_t n = from; n <= to; ++n)
-    numbers.push_back(fmt::format("{:0{}}", n, first.size()));
+  for (std::uint64_t i = 0; i <= to - from; ++i)  // `to` may be the largest number there is
+    numbers.push_back(fmt::format("{:0{}}", from + i, first.size()));
   return numbers;
 }
 
