@@ -113,7 +113,7 @@ class Words(ProgramTest):
             self.assertEqual(offered, cases[line], line)
         (kinds,) = self.completed("lockstep train --data -")
         help_text = " ".join(self.told("help", "train").split())
-        described = re.search(r"--data SOURCE\S* (.*?) --val-fraction", help_text)[1]
+        described = re.search(r"--data SOURCE\S* (.*?) --more-data", help_text)[1]
         for kind in kinds:
             self.assertIn(kind, described)
         self.assertEqual(len(kinds), len(re.sub(r"\([^)]*\)", "", described).split(", ")))
