@@ -2,7 +2,6 @@
 // What is planned is what a replica then reserves, computes and sends, to the byte.
 #include "parallel/memory/memory_plan.h"
 
-#include <atomic>
 #include <filesystem>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -380,48 +379,6 @@ TEST(MemoryPlan, RequestsThatShareSizesGetTheirOwn) {
   alone.ranks = 1;
   for (const PlanRequest& request : {plain, bf16, frozen, stateful, alone, plain})
     expect_agreement(request, micro_batch_table(*backend, request));
-}
-
-TEST(MemoryPlan, LoaderIsPlannedAsItIsMade) {
-  const auto data = data::glyphs(64, 16).train;
-  for (const int workers : {0, 1, 3}) {
-    const data::LoaderOptions options{
-        .workers = workers, .micro_batch = 5, .augmentation = data::parse_augmentation("flip")};
-    const data::Loader loader(data, options, [](data::LoadRequest&) { return false; });
-    EXPECT_EQ(data::Loader::memory_bytes(*data, options), loader.memory_bytes());
-  }
-}
-
-/// Samples that cannot be read, so that how long that takes cannot be measured.
-class Unreadable final : public data::Dataset {
- public:
-  explicit Unreadable(std::shared_ptr<const data::Dataset> like) : like_(std::move(like)) {}
-  const data::SampleSpec& spec() const override { return like_->spec(); }
-  std::int64_t size() const override { return like_->size(); }
-  void load(std::uint64_t, std::int64_t, std::byte*, std::byte*) const override {
-    ++loads;
-    throw DataError("unreadable", "");
-  }
-  std::string describe() const override { return like_->describe(); }
-  std::uint64_t fingerprint() const override { return 0; }
-
-  mutable std::atomic<int> loads = 0;
-
- private:
-  std::shared_ptr<const data::Dataset> like_;
-};
-
-TEST(MemoryPlan, LoaderWithOpenWorkersIsPlannedAtItsMostWithoutLoading) {
-  const auto data = data::glyphs(64, 16).train;
-  const data::LoaderOptions options{.workers = -1, .micro_batch = 5};
-  const data::Loader fast(data, options, [](data::LoadRequest&) { return false; });
-  const std::size_t planned = data::Loader::memory_bytes(*data, options);
-  EXPECT_GE(planned, fast.memory_bytes());
-  const auto unreadable = std::make_shared<Unreadable>(data);
-  EXPECT_EQ(data::Loader::memory_bytes(*unreadable, options), planned);
-  EXPECT_EQ(unreadable->loads, 0);
-  const data::Loader with_workers(unreadable, options, [](data::LoadRequest&) { return false; });
-  EXPECT_EQ(with_workers.memory_bytes(), planned);
 }
 
 /// The arena cannot be smaller than what is alive at once.
