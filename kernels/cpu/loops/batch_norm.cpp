@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/batch_norm/batch_norm.h"
 
+#include <limits>
+
 #include "kernels/cpu/loops/simd.h"
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
@@ -125,8 +127,9 @@ LOCKSTEP_INLINE void masked_bwd(T* dx,
   }
 }
 
-/// dy where the forward operator's x scale + shift, rounded as there, is above 0, and not above
-/// `largest`.
+/// dy where the forward operator's x scale + shift, rounded as there, is above 0, and with
+/// `limited` not above `largest`.
+template <bool limited>
 struct ReluMask {
   const float* scale;
   const float* shift;
@@ -134,9 +137,24 @@ struct ReluMask {
   template <typename Lanes>
   LOCKSTEP_INLINE Vec operator()(std::int64_t i, Vec x, Vec dy, Lanes lanes) const {
     const Vec v = fma(x, load(scale + i, lanes), load(shift + i, lanes));
-    return (v > zero()) & (v <= largest) ? dy : zero();
+    if constexpr (limited)
+      return (v > zero()) & (v <= largest) ? dy : zero();
+    else
+      return v > zero() ? dy : zero();
   }
 };
+
+/// Calls loop() with the mask. Most ReLUs have no limit, and a comparison less.
+template <typename Loop>
+LOCKSTEP_INLINE void with_relu_mask(const float* scale,
+                                    const float* shift,
+                                    float largest,
+                                    Loop loop) {
+  if (largest == std::numeric_limits<float>::infinity())
+    loop(ReluMask<false>{scale, shift, zero()});
+  else
+    loop(ReluMask<true>{scale, shift, broadcast(largest)});
+}
 
 struct NoMask {
   template <typename Lanes>
@@ -202,8 +220,10 @@ void sum_products_relu(const T* x,
                        float largest,
                        float* sum,
                        float* products) {
-  const ReluMask mask{scale, shift, broadcast(largest)};
-  column_products(x, rows, columns, mean, sum, products, MaskedGradient<T, ReluMask>{dy, mask});
+  with_relu_mask(scale, shift, largest, [=](auto mask) {
+    const MaskedGradient<T, decltype(mask)> gradient{dy, mask};
+    column_products(x, rows, columns, mean, sum, products, gradient);
+  });
 }
 
 template <typename T>
@@ -255,7 +275,9 @@ void batch_norm_bwd_relu(T* dx,
                          const float* shift,
                          float largest,
                          std::int64_t period) {
-  masked_bwd(dx, dy, x, elems, a, b, mean, c, period, ReluMask{scale, shift, broadcast(largest)});
+  with_relu_mask(scale, shift, largest, [=](auto mask) {
+    masked_bwd(dx, dy, x, elems, a, b, mean, c, period, mask);
+  });
 }
 
 LOCKSTEP_INSTANTIATE(sum_deviations);

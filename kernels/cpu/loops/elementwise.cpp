@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/elementwise.h"
 
+#include <limits>
+
 #include "kernels/cpu/loops/simd_int.h"
 
 namespace lockstep::cpu::LOCKSTEP_ISA {
@@ -22,6 +24,12 @@ void relu_limited(T* y, const T* x, std::int64_t elems, float limit) {
 
 template <typename T>
 void relu_bwd(T* dx, const T* dy, const T* y, std::int64_t elems, float largest) {
+  if (largest == std::numeric_limits<float>::infinity()) {
+    for_each_vec(elems, [=](std::int64_t i, auto lanes) {
+      store(dx + i, load(y + i, lanes) > zero() ? load(dy + i, lanes) : zero(), lanes);
+    });
+    return;
+  }
   const Vec most = broadcast(largest);
   for_each_vec(elems, [=](std::int64_t i, auto lanes) {
     const Vec d = load(dy + i, lanes), v = load(y + i, lanes);
@@ -99,14 +107,15 @@ void affine_relu(T* y,
                  std::int64_t period,
                  float limit) {
   const Vec most = broadcast(limit);
-  affine_rows(
-      y,
-      elems,
-      scale,
-      shift,
-      period,
-      [=](std::int64_t i, auto lanes) { return load(x + i, lanes); },
-      [=](std::int64_t, Vec v, auto) { return min(most, max(zero(), v)); });
+  const auto load_x = [=](std::int64_t i, auto lanes) { return load(x + i, lanes); };
+  if (limit == std::numeric_limits<float>::infinity())
+    affine_rows(y, elems, scale, shift, period, load_x, [](std::int64_t, Vec v, auto) {
+      return max(zero(), v);
+    });
+  else
+    affine_rows(y, elems, scale, shift, period, load_x, [=](std::int64_t, Vec v, auto) {
+      return min(most, max(zero(), v));
+    });
 }
 
 template <typename T>
