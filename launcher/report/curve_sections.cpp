@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <initializer_list>
 
@@ -44,6 +45,35 @@ void add_curve(LineChart& chart,
   chart.curves.push_back({name, std::move(points), style, draw, &series});
 }
 
+/// Of a run whose global batch never changed.
+double epochs_a_step(const RunRecord& run) {
+  const Series& epochs = run[Q::epoch];
+  return epochs.empty() || epochs.last_step() <= 0 ? 0 : epochs.greatest() / epochs.last_step();
+}
+
+/// Whether steps of one run are other shares of an epoch than those of another, so that curves over
+/// steps would compare what saw different amounts of data.
+bool differ_in_epochs_a_step(const Runs& runs) {
+  double least = HUGE_VAL, most = 0;
+  for (const RunView& run : runs) {
+    least = std::min(least, epochs_a_step(*run));
+    most = std::max(most, epochs_a_step(*run));
+  }
+  constexpr double kSame = 1.001;  // an epoch may end with a smaller batch
+  return least > 0 && most > kSame * least;
+}
+
+void show_over_epochs(LineChart& chart, const Runs& runs) {
+  chart.x_label = "epoch";
+  chart.description += "; over epochs, of which a step is not the same share in all runs";
+  for (Curve& curve : chart.curves) {
+    const auto same = [&](const RunView& run) { return run.style == curve.style; };
+    const double scale = epochs_a_step(**std::find_if(runs.begin(), runs.end(), same));
+    for (Point& point : curve.points) point.step *= scale;
+    curve.table = nullptr;  // it is by steps
+  }
+}
+
 /// Starts and rollbacks, which explain a kink; of one run, since those of several would not be
 /// distinguished.
 void mark_events(LineChart& chart, const Runs& runs) {
@@ -70,8 +100,11 @@ void append_learning(Json& charts,
                      const CurvesAsked& validation) {
   LineChart chart = chart_of(runs, train);
   if (runs.size() > 1) {
+    LineChart validated = chart_of(runs, validation);
+    if (differ_in_epochs_a_step(runs))
+      for (LineChart* shown : {&chart, &validated}) show_over_epochs(*shown, runs);
     append(charts, chart_json(chart));
-    append(charts, chart_json(chart_of(runs, validation)));
+    append(charts, chart_json(validated));
     return;
   }
   add_curve(chart,
@@ -89,7 +122,7 @@ void append_learning(Json& charts,
 LineChart chart_of(const Runs& runs, const CurvesAsked& asked) {
   LineChart chart{.id = asked.id,
                   .title = asked.title,
-                  .description = fmt::format("{} over the steps", asked.title),
+                  .description = asked.title,
                   .y_label = asked.y_label,
                   .unit = asked.unit,
                   .from_zero = asked.from_zero,

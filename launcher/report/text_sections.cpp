@@ -101,15 +101,22 @@ void append_heading(Json& blocks, const RunView& run, const Runs& runs) {
 
 Json advice_section(const Runs& runs) {
   Json blocks = Json::array();
+  std::string without;
   for (const RunView& run : runs) {
     if (!run->summary || !run->summary->advice) continue;
-    append_heading(blocks, run, runs);
     Json items = Json::array();
     for (const Advice& advice : *run->summary->advice) items.push_back(advice_item(advice));
-    append(blocks,
-           items.empty() ? paragraph("Nothing stands out that would make this run faster.")
-                         : Json{{"kind", "advice"}, {"items", std::move(items)}});
+    if (items.empty()) {
+      without += (without.empty() ? "" : ", ") + run.label;
+      continue;
+    }
+    append_heading(blocks, run, runs);
+    append(blocks, Json{{"kind", "advice"}, {"items", std::move(items)}});
   }
+  if (runs.size() > 1 && !without.empty())
+    append(blocks, paragraph(without + ": nothing stands out that would make these runs faster."));
+  else if (!without.empty())
+    append(blocks, paragraph("Nothing stands out that would make this run faster."));
   return blocks;
 }
 

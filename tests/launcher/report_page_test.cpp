@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
@@ -13,45 +12,15 @@
 #include "launcher/report/page_files.h"
 #include "launcher/report/run_record.h"
 #include "launcher/report/sections.h"
+#include "tests/launcher/report_document.h"
 #include "tests/launcher/report_folder.h"
 
 namespace lockstep::report {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// Calls `take` for every object in `json` that is of a kind (a block) or a type (a chart).
-void for_each_part(const Json& json, const std::function<void(const Json&)>& take) {
-  if (json.is_object() && (json.contains("kind") || json.contains("type"))) take(json);
-  if (json.is_structured())
-    for (const Json& element : json) for_each_part(element, take);
-}
-
-std::vector<Json> charts_of(const Json& document) {
-  std::vector<Json> charts;
-  for_each_part(document, [&](const Json& part) {
-    if (part.contains("type")) charts.push_back(part);
-  });
-  return charts;
-}
-
-Json chart_of(const Json& document, const std::string& id) {
-  for (const Json& chart : charts_of(document))
-    if (chart["id"] == id) return chart;
-  ADD_FAILURE() << "no chart " << id;
-  return Json::object();
-}
-
-Json table_of(const Json& document, const std::string& caption) {
-  Json table;
-  for_each_part(document, [&](const Json& part) {
-    if (part.contains("caption") && part["caption"] == caption) table = part;
-  });
-  return table;
-}
 
 /// The text of the element with the page's data.
 std::string data_of(const std::string& page) {
@@ -326,39 +295,6 @@ TEST_F(ReportPage, ARunWithNothingInIt) {
   write("metrics.jsonl", step(1));
   EXPECT_THAT(document().dump(), HasSubstr("1 step so far"));
   EXPECT_EQ(chart_of(document(), "loss")["series"][0]["y"], Json::array({0.5}));
-}
-
-TEST_F(ReportPage, SeveralRunsAreOnOneChart) {
-  write("metrics.jsonl", step(1) + step(2));
-  RunRecord first = read_run(run());
-  write("metrics.jsonl", step(1, "0.25"));
-  RunRecord second = read_run(run());
-  second.name = "<two>";
-  const Json json = document_of(std::vector<RunRecord>{first, second});
-  EXPECT_EQ(json["title"], "Comparison of 2 runs");
-  EXPECT_EQ(json["runs"][1]["label"], "<two>");
-  const Json loss = chart_of(json, "loss");
-  ASSERT_EQ(loss["series"].size(), 2u);
-  EXPECT_EQ(loss["series"][0]["name"], "run");
-  EXPECT_EQ(loss["series"][1]["name"], "<two>");
-  EXPECT_EQ(loss["series"][1]["y"], Json::array({0.25}));
-  EXPECT_NE(loss["series"][0]["style"], loss["series"][1]["style"]);
-}
-
-TEST_F(ReportPage, SettingsThatDiffer) {
-  write("metrics.jsonl", step(1));
-  write("config.toml", "lr = 0.125\nmodel = 'mlp'\nout = 'a'\n");
-  RunRecord first = read_run(run());
-  write("config.toml", "lr = 0.375\nmodel = 'mlp'\nout = 'b'\nmomentum = 0.9\n");
-  RunRecord second = read_run(run());
-  first.name = "one";
-  second.name = "two";
-  const Json json = document_of(std::vector<RunRecord>{first, second});
-  const Json table = table_of(json, "Settings and machines that differ");
-  EXPECT_EQ(table["header"], Json::array({"setting", "one", "two"}));
-  EXPECT_THAT(
-      table["rows"],
-      ElementsAre(Json::array({"lr", "0.125", "0.375"}), Json::array({"momentum", "-", "0.9"})));
 }
 
 TEST_F(ReportPage, TensOfThousandsOfSettingsAreFewOnThePage) {

@@ -7,7 +7,8 @@ const chartStyle = (() => {
 
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const lineColour = style => colour("s" + style % LINES);
-  const dashOf = style => DASHES[style % LINES];
+  /// Lines of one colour have other dashes.
+  const dashOf = style => DASHES[(style + 3 * Math.floor(style / LINES)) % LINES];
 
   /// As the tables have it.
   function format(value, unit) {
