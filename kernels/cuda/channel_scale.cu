@@ -15,6 +15,7 @@ namespace {
 template <typename T>
 __global__ void channel_scale_kernel(
     T* y, const T* x, const float* gamma, std::int64_t elems, std::int64_t columns) {
+  wait_for_earlier_work();
   for (std::int64_t i = global_thread(); i < elems; i += all_threads())
     y[i] = from_float<T>(gamma[i % columns] * to_float(x[i]));
 }
@@ -27,6 +28,7 @@ __global__ void channel_scale_bwd_kernel(T* dx,
                                          const float* gamma,
                                          std::int64_t elems,
                                          std::int64_t columns) {
+  wait_for_earlier_work();
   for (std::int64_t i = global_thread(); i < elems; i += all_threads()) {
     const float d = to_float(dy[i]);
     products[i] = d * to_float(x[i]);
