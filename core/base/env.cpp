@@ -39,6 +39,7 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_CHECK_COLLECTIVES", &Env::check_collectives},
     Entry{"LOCKSTEP_CLEAR", &Env::clear},
     Entry{"LOCKSTEP_GRAPH", &Env::graph},
+    Entry{"LOCKSTEP_DEPENDENT_LAUNCH", &Env::dependent_launch},
     Entry{"LOCKSTEP_NCCL", &Env::nccl},
     Entry{"LOCKSTEP_CUDA_PATH", &Env::cuda_path},
     Entry{"LOCKSTEP_CHECKPOINT_PARTS", &Env::checkpoint_parts},
@@ -92,6 +93,7 @@ Env parse_env(const VariableMap& variables) {
   check_either("LOCKSTEP_NAN_CHECK", result.nan_check, "0", "1");
   check_either("LOCKSTEP_CHECK_COLLECTIVES", result.check_collectives, "0", "1");
   check_either("LOCKSTEP_GRAPH", result.graph, "0", "1");
+  check_either("LOCKSTEP_DEPENDENT_LAUNCH", result.dependent_launch, "0", "1");
   check_either("LOCKSTEP_CLEAR", result.clear, "0", "1");
   check_number("LOCKSTEP_TEST_SEED", result.test_seed);
   return result;

@@ -42,6 +42,9 @@ struct Env {
   std::optional<std::string> clear;
   /// LOCKSTEP_GRAPH=0: steps are not captured as graphs of a device that takes them.
   std::optional<std::string> graph;
+  /// LOCKSTEP_DEPENDENT_LAUNCH=1: own kernels of a GPU that has it (compute capability 9.0) are
+  /// launched before the one before them has ended, and wait on the device.
+  std::optional<std::string> dependent_launch;
   /// LOCKSTEP_NCCL: "off" sends gradients of GPUs through MPI, "shared" uses NCCL even where ranks
   /// share a GPU, for tests.
   std::optional<std::string> nccl;

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/random.h"
+#include "core/data/forwarding_dataset.h"
 #include "core/data/input_file.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"
@@ -47,31 +48,23 @@ ClassSamples samples_by_class(const Dataset& dataset) {
   return of_class;
 }
 
-class BalancedClasses final : public Dataset {
+class BalancedClasses final : public ForwardingDataset {
  public:
   BalancedClasses(std::shared_ptr<const Dataset> dataset, std::uint64_t seed)
-      : dataset_(std::move(dataset)), key_(random_key(seed, "balance")) {
-    expect_classes(*dataset_, "`balance` classes");
-    LOCKSTEP_CHECK(dataset_->size() < std::int64_t{1} << 32,
+      : ForwardingDataset(std::move(dataset)), key_(random_key(seed, "balance")) {
+    expect_classes(inner(), "`balance` classes");
+    LOCKSTEP_CHECK(inner().size() < std::int64_t{1} << 32,
                    ConfigError,
                    "`balance` classes takes fewer than 2^32 samples, got {}",
-                   dataset_->size());
-    of_class_ = samples_by_class(*dataset_);
+                   inner().size());
+    of_class_ = samples_by_class(inner());
     for (std::size_t k = 0; k < of_class_.size(); ++k)
       if (of_class_[k].empty())
         throw ConfigError(fmt::format("`balance` classes: class {} has no training sample",
-                                      class_text(*dataset_, k)),
+                                      class_text(inner(), k)),
                           "add samples of it, remove the class, or train without `balance`");
   }
 
-  const SampleSpec& spec() const override { return dataset_->spec(); }
-  std::int64_t size() const override { return dataset_->size(); }
-  void load(std::uint64_t epoch,
-            std::int64_t index,
-            std::byte* input,
-            std::byte* target) const override {
-    load_copy(epoch, index, 0, input, target);
-  }
   void load_copy(std::uint64_t epoch,
                  std::int64_t index,
                  int copy,
@@ -79,14 +72,14 @@ class BalancedClasses final : public Dataset {
                  std::byte* target) const override {
     const auto [drawn, sample] = draw(epoch, index);
     // A sample that is drawn several times is cut and changed anew each time.
-    dataset_->load_copy(epoch | std::uint64_t(index) << 32, sample, copy, input, target);
+    inner().load_copy(epoch | std::uint64_t(index) << 32, sample, copy, input, target);
     std::int32_t label = 0;
     std::memcpy(&label, target, sizeof label);
     LOCKSTEP_CHECK(label == std::int32_t(drawn),
                    DataError,
                    "`balance` classes: {} has class {} in epoch {} for sample {}, and had {} in "
                    "epoch 0; samples that are drawn anew cannot be balanced",
-                   dataset_->describe(),
+                   inner().describe(),
                    label,
                    epoch,
                    sample,
@@ -96,29 +89,18 @@ class BalancedClasses final : public Dataset {
     return std::int32_t(draw(0, index).label);
   }
   std::string describe() const override {
-    return fmt::format("{}, classes balanced", dataset_->describe());
-  }
-  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
-  Preprocessing preprocessing() const override { return dataset_->preprocessing(); }
-  SkippedRecords skipped_records() const override { return dataset_->skipped_records(); }
-  std::uint64_t decoding_bytes(int threads) const override {
-    return dataset_->decoding_bytes(threads);
+    return fmt::format("{}, classes balanced", inner().describe());
   }
   std::uint64_t fingerprint() const override {
-    return content_hash(&key_, sizeof key_, dataset_->fingerprint());
-  }
-  std::shared_ptr<const Dataset> resized(int size) const override {
-    auto inner = dataset_->resized(size);
-    if (!inner) return nullptr;
-    auto result = std::make_shared<BalancedClasses>(*this);
-    result->dataset_ = std::move(inner);
-    return result;
-  }
-  ContentSample content_sample(std::uint64_t seed) const override {
-    return dataset_->content_sample(seed);
+    return content_hash(&key_, sizeof key_, inner().fingerprint());
   }
 
  private:
+  std::shared_ptr<const Dataset> around(std::shared_ptr<const Dataset> other) const override {
+    auto result = std::make_shared<BalancedClasses>(*this);  // labels are the same
+    result->set_inner(std::move(other));
+    return result;
+  }
   struct Draw {
     std::uint32_t label = 0, sample = 0;
   };
@@ -131,7 +113,6 @@ class BalancedClasses final : public Dataset {
     return {label, samples[random.below(std::uint32_t(samples.size()))]};
   }
 
-  std::shared_ptr<const Dataset> dataset_;
   std::uint64_t key_;
   ClassSamples of_class_;
 };

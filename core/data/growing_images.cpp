@@ -33,7 +33,7 @@ std::vector<int> ImageGrowth::sides() const {
 }
 
 GrowingImages::GrowingImages(std::shared_ptr<const Dataset> last, const ImageGrowth& growth)
-    : growth_(growth), sides_(growth.sides()), datasets_{std::move(last)} {
+    : ForwardingDataset(last), growth_(growth), sides_(growth.sides()), datasets_{std::move(last)} {
   const Shape& shape = spec().input.shape;
   const bool square = shape.rank() == 3 && shape[0] == shape[1] && shape[0] == growth_.last;
   for (std::size_t i = 1; i < sides_.size() && square; ++i)
@@ -55,7 +55,7 @@ std::size_t GrowingImages::spec_of(std::uint64_t epoch) const {
 
 std::string GrowingImages::describe() const {
   return fmt::format(
-      "{}, growing from {}x{} over the epochs", last().describe(), growth_.first, growth_.first);
+      "{}, growing from {}x{} over the epochs", inner().describe(), growth_.first, growth_.first);
 }
 
 }  // namespace lockstep::data

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dataset.h"
-#include "lockstep/preprocessing.h"
+#include "core/data/forwarding_dataset.h"
 
 namespace lockstep::data {
 
@@ -27,22 +26,14 @@ struct ImageGrowth {
 };
 
 /// A dataset of images whose size grows from epoch to epoch; spec() is that of the last.
-class GrowingImages final : public Dataset {
+class GrowingImages final : public ForwardingDataset {
  public:
   /// `last`: of the last size. Throws ConfigError: it makes no images of other sizes, or the first
   /// is larger.
   GrowingImages(std::shared_ptr<const Dataset> last, const ImageGrowth& growth);
 
-  const SampleSpec& spec() const override { return last().spec(); }
   std::span<const SampleSpec> specs() const override { return specs_; }
   std::size_t spec_of(std::uint64_t epoch) const override;
-  std::int64_t size() const override { return last().size(); }
-  void load(std::uint64_t epoch,
-            std::int64_t index,
-            std::byte* input,
-            std::byte* target) const override {
-    datasets_[spec_of(epoch)]->load(epoch, index, input, target);
-  }
   void load_batch(std::uint64_t epoch,
                   std::span<const std::int64_t> indices,
                   std::byte* input,
@@ -56,21 +47,13 @@ class GrowingImages final : public Dataset {
                  std::byte* target) const override {
     datasets_[spec_of(epoch)]->load_copy(epoch, index, copy, input, target);
   }
-  std::int32_t label(std::int64_t index) const override { return last().label(index); }
   std::string describe() const override;
-  std::vector<std::string> class_names() const override { return last().class_names(); }
-  Preprocessing preprocessing() const override { return last().preprocessing(); }
-  SkippedRecords skipped_records() const override { return last().skipped_records(); }
-  std::uint64_t fingerprint() const override { return last().fingerprint(); }
-  std::uint64_t decoding_bytes(int threads) const override {
-    return last().decoding_bytes(threads);
-  }
-  ContentSample content_sample(std::uint64_t seed) const override {
-    return last().content_sample(seed);
-  }
 
  private:
-  const Dataset& last() const { return *datasets_.front(); }
+  /// Its sizes are those of the epochs.
+  std::shared_ptr<const Dataset> around(std::shared_ptr<const Dataset>) const override {
+    return nullptr;
+  }
 
   ImageGrowth growth_;
   std::vector<int> sides_;

@@ -4,69 +4,55 @@
 #include <cstring>
 #include <fmt/format.h>
 
-#include "lockstep/error.h"
-#include "lockstep/preprocessing.h"
+#include "core/data/forwarding_dataset.h"
 
 namespace lockstep::data {
 namespace {
 
-class IgnoreLabel final : public Dataset {
+class IgnoreLabel final : public ForwardingDataset {
  public:
   IgnoreLabel(std::shared_ptr<const Dataset> dataset, std::int32_t label)
-      : dataset_(std::move(dataset)), label_(label), spec_(dataset_->spec()) {
-    spec_.ignore_index = kIgnoreIndex;
+      : ForwardingDataset(std::move(dataset)),
+        label_(label),
+        specs_(inner().specs().begin(), inner().specs().end()) {
+    for (SampleSpec& spec : specs_) spec.ignore_index = kIgnoreIndex;
   }
 
-  const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return dataset_->size(); }
-  void load(std::uint64_t epoch,
-            std::int64_t index,
-            std::byte* input,
-            std::byte* target) const override {
-    load_copy(epoch, index, 0, input, target);
-  }
+  const SampleSpec& spec() const override { return specs_.front(); }
+  std::span<const SampleSpec> specs() const override { return specs_; }
   void load_copy(std::uint64_t epoch,
                  std::int64_t index,
                  int copy,
                  std::byte* input,
                  std::byte* target) const override {
-    dataset_->load_copy(epoch, index, copy, input, target);
+    inner().load_copy(epoch, index, copy, input, target);
     std::int32_t label = 0;
     std::memcpy(&label, target, sizeof label);
     if (label == label_) std::memcpy(target, &kIgnoreIndex, sizeof kIgnoreIndex);
   }
-  std::shared_ptr<const Dataset> resized(int size) const override {
-    std::shared_ptr<const Dataset> other = dataset_->resized(size);
-    return other ? std::make_shared<IgnoreLabel>(std::move(other), label_) : nullptr;
-  }
   std::int32_t label(std::int64_t index) const override {
-    const std::int32_t label = dataset_->label(index);
+    const std::int32_t label = inner().label(index);
     return label == label_ ? kIgnoreIndex : label;
   }
   std::string describe() const override {
-    return fmt::format("{}, class {} ignored", dataset_->describe(), label_);
+    return fmt::format("{}, class {} ignored", inner().describe(), label_);
   }
-  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
   Preprocessing preprocessing() const override {
-    Preprocessing record = dataset_->preprocessing();
-    record.samples = spec_;
+    Preprocessing record = inner().preprocessing();
+    record.samples = spec();
     return record;
   }
-  SkippedRecords skipped_records() const override { return dataset_->skipped_records(); }
-  std::uint64_t decoding_bytes(int threads) const override {
-    return dataset_->decoding_bytes(threads);
-  }
   std::uint64_t fingerprint() const override {
-    return dataset_->fingerprint() * 31 + std::uint64_t(label_) + 1;
-  }
-  ContentSample content_sample(std::uint64_t seed) const override {
-    return dataset_->content_sample(seed);
+    return inner().fingerprint() * 31 + std::uint64_t(label_) + 1;
   }
 
  private:
-  std::shared_ptr<const Dataset> dataset_;
+  std::shared_ptr<const Dataset> around(std::shared_ptr<const Dataset> other) const override {
+    return std::make_shared<IgnoreLabel>(std::move(other), label_);
+  }
+
   std::int32_t label_;
-  SampleSpec spec_;
+  std::vector<SampleSpec> specs_;
 };
 
 }  // namespace

@@ -47,6 +47,35 @@ class SourceParts : public Dataset {
   explicit SourceParts(Parts parts) : parts_(std::move(parts)) {}
 
   const SampleSpec& spec() const override { return parts_[0]->spec(); }
+  void load(std::uint64_t epoch,
+            std::int64_t index,
+            std::byte* input,
+            std::byte* target) const final {
+    load_copy(epoch, index, 0, input, target);
+  }
+  void load_copy(std::uint64_t epoch,
+                 std::int64_t index,
+                 int copy,
+                 std::byte* input,
+                 std::byte* target) const final {
+    const Place place = place_of(epoch, index);
+    parts_[place.part]->load_copy(place.epoch, place.index, copy, input, target);
+  }
+  /// In the first epoch: in others the index may be another sample.
+  std::int32_t label(std::int64_t index) const final {
+    const Place place = place_of(0, index);
+    return parts_[place.part]->label(place.index);
+  }
+  std::shared_ptr<const Dataset> resized(int size) const final {
+    Parts parts;
+    for (const auto& part : parts_) {
+      parts.push_back(part->resized(size));
+      if (parts.back() == nullptr) return nullptr;
+    }
+    auto result = duplicate();
+    result->parts_ = std::move(parts);
+    return result;
+  }
   std::vector<std::string> class_names() const override {
     for (const auto& part : parts_)
       if (auto names = part->class_names(); !names.empty()) return names;
@@ -92,15 +121,15 @@ class SourceParts : public Dataset {
   }
 
  protected:
-  /// `parts` with samples of side `size`; empty where one of them makes no such ones.
-  static Parts resized_parts(const Parts& parts, int size) {
-    Parts all;
-    for (const auto& part : parts) {
-      all.push_back(part->resized(size));
-      if (all.back() == nullptr) return {};
-    }
-    return all;
-  }
+  /// A sample of a part.
+  struct Place {
+    std::size_t part = 0;
+    std::uint64_t epoch = 0;  // the part's
+    std::int64_t index = 0;
+  };
+  /// Where sample `index` of `epoch` comes from.
+  virtual Place place_of(std::uint64_t epoch, std::int64_t index) const = 0;
+  virtual std::shared_ptr<SourceParts> duplicate() const = 0;
 
   Parts parts_;
 };
@@ -113,31 +142,6 @@ class JoinedSources final : public SourceParts {
   }
 
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
-  void load(std::uint64_t epoch,
-            std::int64_t index,
-            std::byte* input,
-            std::byte* target) const override {
-    load_copy(epoch, index, 0, input, target);
-  }
-  void load_copy(std::uint64_t epoch,
-                 std::int64_t index,
-                 int copy,
-                 std::byte* input,
-                 std::byte* target) const override {
-    const std::size_t part = part_of(index);
-    parts_[part]->load_copy(epoch, index - begin_of(part), copy, input, target);
-  }
-  std::int32_t label(std::int64_t index) const override {
-    const std::size_t part = part_of(index);
-    return parts_[part]->label(index - begin_of(part));
-  }
-  std::shared_ptr<const Dataset> resized(int size) const override {
-    Parts parts = resized_parts(parts_, size);
-    if (parts.empty()) return nullptr;
-    auto result = std::make_shared<JoinedSources>(*this);
-    result->parts_ = std::move(parts);
-    return result;
-  }
   std::string describe() const override {
     std::string text;
     for (const auto& part : parts_) text += (text.empty() ? "" : " and ") + part->describe();
@@ -145,10 +149,13 @@ class JoinedSources final : public SourceParts {
   }
 
  private:
-  std::size_t part_of(std::int64_t index) const {
-    return std::size_t(std::ranges::upper_bound(ends_, index) - ends_.begin());
+  Place place_of(std::uint64_t epoch, std::int64_t index) const override {
+    const auto part = std::size_t(std::ranges::upper_bound(ends_, index) - ends_.begin());
+    return {part, epoch, index - (part == 0 ? 0 : ends_[part - 1])};
   }
-  std::int64_t begin_of(std::size_t part) const { return part == 0 ? 0 : ends_[part - 1]; }
+  std::shared_ptr<SourceParts> duplicate() const override {
+    return std::make_shared<JoinedSources>(*this);
+  }
 
   std::vector<std::int64_t> ends_;
 };
@@ -192,32 +199,6 @@ class WeightedSources final : public SourceParts {
   }
 
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
-  void load(std::uint64_t epoch,
-            std::int64_t index,
-            std::byte* input,
-            std::byte* target) const override {
-    load_copy(epoch, index, 0, input, target);
-  }
-  void load_copy(std::uint64_t epoch,
-                 std::int64_t index,
-                 int copy,
-                 std::byte* input,
-                 std::byte* target) const override {
-    const Draw draw = drawn(epoch, index);
-    parts_[draw.part]->load_copy(draw.pass, draw.sample, copy, input, target);
-  }
-  /// In the first epoch: in others the index is another sample.
-  std::int32_t label(std::int64_t index) const override {
-    const Draw draw = drawn(0, index);
-    return parts_[draw.part]->label(draw.sample);
-  }
-  std::shared_ptr<const Dataset> resized(int size) const override {
-    Parts parts = resized_parts(parts_, size);
-    if (parts.empty()) return nullptr;
-    auto result = std::make_shared<WeightedSources>(*this);
-    result->parts_ = std::move(parts);
-    return result;
-  }
   std::string describe() const override {
     std::string text = fmt::format("{} samples an epoch", size());
     for (std::size_t i = 0; i < parts_.size(); ++i)
@@ -235,18 +216,17 @@ class WeightedSources final : public SourceParts {
   }
 
  private:
-  struct Draw {
-    std::size_t part = 0;
-    std::uint64_t pass = 0;  // over the part, which it takes for its epoch
-    std::int64_t sample = 0;
-  };
-  Draw drawn(std::uint64_t epoch, std::int64_t index) const {
+  /// A part takes the pass over it for its epoch.
+  Place place_of(std::uint64_t epoch, std::int64_t index) const override {
     const auto part = std::size_t(std::ranges::upper_bound(ends_, index) - ends_.begin());
     const std::int64_t begin = part == 0 ? 0 : ends_[part - 1];
     const auto size = std::uint64_t(parts_[part]->size());
     const std::uint64_t count = epoch * std::uint64_t(shares_[part]) + std::uint64_t(index - begin);
     const std::uint64_t pass = count / size;
     return {part, pass, std::int64_t(permuted(count % size, size, keys_[part], pass))};
+  }
+  std::shared_ptr<SourceParts> duplicate() const override {
+    return std::make_shared<WeightedSources>(*this);
   }
   double percent(std::size_t part) const { return 100.0 * double(shares_[part]) / double(size()); }
 

@@ -3,7 +3,6 @@
 
 #include "core/base/check.h"
 #include "core/data/augment/augment_image.h"
-#include "core/io/load_weights.h"
 #include "core/nn/trace.h"
 #include "lockstep/precision.h"
 
@@ -26,24 +25,13 @@ BatchPredictor::BatchPredictor(Backend& backend,
                  spec.input.to_string());
   Graph graph = trace_prediction(
       model, spec, {.micro_batch = samples, .precision = precision, .mirrors = mirrors});
-  space_ = lay_out(graph, std::int64_t{1} << 40);  // nothing is exchanged
-  const auto loaded =
-      io::load_weights(weights, graph.parameters(), NamePatterns("`init_skip`", {}));
-  parameters_ = backend.allocate(std::size_t(space_.elems) * sizeof(float), "parameters");
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
-    if (graph.parameters()[i].kind == ParameterKind::metric) continue;
-    const std::vector<float>& values = loaded[next++].values;
-    backend.copy_to_device(parameters_->as<float>() + space_.of(int(i)).offset,
-                           values.data(),
-                           values.size() * sizeof(float));
-  }
+  space_ = prediction_space(graph);
   shape_ = graph.value(graph.outputs().front().second).type.shape;
   prediction_.resize(std::size_t(shape_.elems()));
   program_ = std::make_unique<Program>(std::move(graph), backend, space_, MemoryReuse::on);
-  arena_ = backend.allocate(program_->arena_bytes(), "activations and workspace");
-  program_->bind({arena_->data(), parameters_->as<float>(), nullptr}, backend, packed_);
-  packed_.invalidate();
+  Program* const program = program_.get();
+  parameters_ =
+      std::make_unique<LoadedParameters>(backend, space_, std::span(&program, 1), weights);
 }
 
 const std::vector<float>& BatchPredictor::run(const void* input) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/exec/program.h"
+#include "core/exec/loaded_parameters.h"
 #include "lockstep/builder.h"
 #include "lockstep/dataset.h"
 #include "lockstep/precision.h"
@@ -37,8 +37,7 @@ class BatchPredictor {
   Backend& backend_;
   FlatSpace space_;
   std::unique_ptr<Program> program_;
-  PackedCopies packed_;
-  std::unique_ptr<DeviceBuffer> arena_, parameters_;
+  std::unique_ptr<LoadedParameters> parameters_;
   std::size_t input_bytes_;
   Shape sample_;
   std::vector<std::byte> mirrored_;  // as an input; empty: none

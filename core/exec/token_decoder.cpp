@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/io/load_weights.h"
 #include "core/nn/trace.h"
 #include "core/ops/attention.h"
 #include "core/ops/embedding/embedding.h"
@@ -108,7 +107,7 @@ TokenDecoder::TokenDecoder(Backend& backend,
                            Graph graph,
                            std::int64_t context,
                            const std::string& weights)
-    : backend_(backend), context_(context), space_(lay_out(graph, std::int64_t{1} << 40)) {
+    : backend_(backend), context_(context), space_(prediction_space(graph)) {
   // What is read or overwritten becomes an output, whose memory no other value takes.
   std::size_t layer = 0;
   for (const Node& node : std::vector<Node>(graph.nodes())) {
@@ -124,25 +123,10 @@ TokenDecoder::TokenDecoder(Backend& backend,
   logits_.resize(std::size_t(graph.value(logits).type.elems()));
   program_ = std::make_unique<Program>(
       std::move(graph), backend, space_, MemoryReuse::on, NodeOrder::as_given);
-  load(weights);
-  arena_ = backend.allocate(program_->arena_bytes(), "activations and workspace");
-  program_->bind({arena_->data(), parameters_->as<float>(), nullptr}, backend, packed_);
-  packed_.invalidate();
+  Program* const program = program_.get();
+  parameters_ =
+      std::make_unique<LoadedParameters>(backend, space_, std::span(&program, 1), weights);
   find_nodes();
-}
-
-void TokenDecoder::load(const std::string& weights) {
-  const std::vector<Parameter>& parameters = program_->graph().parameters();
-  const auto loaded = io::load_weights(weights, parameters, NamePatterns("`init_skip`", {}));
-  parameters_ = backend_.allocate(std::size_t(space_.elems) * sizeof(float), "parameters");
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].kind == ParameterKind::metric) continue;
-    const std::vector<float>& values = loaded[next++].values;
-    backend_.copy_to_device(parameters_->as<float>() + space_.of(int(i)).offset,
-                            values.data(),
-                            values.size() * sizeof(float));
-  }
 }
 
 void TokenDecoder::find_nodes() {
@@ -200,7 +184,7 @@ const float* TokenDecoder::parameter(int node_input) const {
   const Graph& graph = program_->graph();
   const Node& node = graph.nodes()[std::size_t(embedding_)];
   const ValueInfo& value = graph.value(node.inputs[std::size_t(node_input)]);
-  return parameters_->as<float>() + space_.of(value.index).offset;
+  return parameters_->data() + space_.of(value.index).offset;
 }
 
 void TokenDecoder::embed(std::int32_t token) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/exec/program.h"
+#include "core/exec/loaded_parameters.h"
 #include "lockstep/builder.h"
 #include "lockstep/dataset.h"
 #include "lockstep/precision.h"
@@ -51,7 +51,6 @@ class TokenDecoder {
   };
 
   TokenDecoder(Backend& backend, Graph graph, std::int64_t context, const std::string& weights);
-  void load(const std::string& weights);
   void find_nodes();
   void run_until(NodeId end);
   void embed(std::int32_t token);
@@ -63,8 +62,7 @@ class TokenDecoder {
   std::int64_t context_, size_ = 0;
   FlatSpace space_;
   std::unique_ptr<Program> program_;
-  PackedCopies packed_;
-  std::unique_ptr<DeviceBuffer> arena_, parameters_;
+  std::unique_ptr<LoadedParameters> parameters_;
   std::vector<Layer> layers_;
   NodeId embedding_ = 0, ran_ = 0;
   float* embedded_ = nullptr;

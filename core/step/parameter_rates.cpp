@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/base/check.h"
 #include "core/base/name_patterns.h"
@@ -23,21 +24,44 @@ bool is_numbered(std::string_view part) {
   return digits < part.size() && (digits == 0 || part[digits - 1] == '_');
 }
 
-/// Up to and with the first part that is numbered, and a number that follows it (ConvNeXt's stage
-/// and block); empty: there is none.
-std::string_view numbered_prefix(std::string_view name) {
+/// A layer's name in a parameter's: see layers_of().
+struct LayerName {
+  std::string_view text;  ///< empty: the parameter's name has none
+  bool is_block = false;  ///< ends in the second of two numbers
+  bool operator==(const LayerName&) const = default;
+};
+
+/// Up to and with the first part that is numbered, and a number that follows it.
+LayerName numbered_prefix(std::string_view name) {
+  if (name.starts_with("classifier.")) return {};
   for (std::size_t begin = 0; begin < name.size();) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
     begin = end + 1;
     if (!is_numbered(part)) continue;
-    if (begin >= name.size()) return name;
+    if (begin >= name.size()) return {name};
     const std::size_t next = std::min(name.find('.', begin), name.size());
     const std::string_view after = name.substr(begin, next - begin);
     const bool number = after.find_first_not_of("0123456789") == after.npos;
-    return name.substr(0, number ? next : end);
+    return {name.substr(0, number ? next : end), number};
   }
   return {};
+}
+
+/// Those of all parameters. A second number counts blocks where one of its parameters has a name of
+/// several parts ("1.0.block.0.weight"), otherwise what a stem is made of ("0.1.weight").
+std::vector<LayerName> layer_names(std::span<const Parameter> parameters) {
+  std::vector<LayerName> names;
+  std::set<std::string_view> of_several_parts;
+  for (const Parameter& parameter : parameters) {
+    const LayerName name = names.emplace_back(numbered_prefix(parameter.name));
+    if (parameter.name.find('.', name.text.size() + 1) != std::string::npos)
+      of_several_parts.insert(name.text);
+  }
+  for (LayerName& name : names)
+    if (name.is_block && !of_several_parts.contains(name.text))
+      name = {name.text.substr(0, name.text.rfind('.'))};
+  return names;
 }
 
 /// The group of each parameter.
@@ -93,20 +117,24 @@ void validate(const ParameterGroup& group, const Optimizer& optimizer) {
 
 std::vector<int> layers_of(std::span<const Parameter> parameters) {
   std::vector<int> layers;
-  std::string_view before;
-  int layer = 0;
+  std::vector<bool> is_block{false};  // of each layer
+  LayerName before;
   std::size_t last_numbered = 0;
-  for (const Parameter& parameter : parameters) {
-    const std::string_view prefix = numbered_prefix(parameter.name);
-    if (!prefix.empty()) {
-      if (prefix != before) layer += !layers.empty();
-      before = prefix;
+  for (const LayerName& name : layer_names(parameters)) {
+    if (!name.text.empty()) {
+      if (name != before && !layers.empty()) is_block.push_back(false);
+      is_block.back() = name.is_block;
+      before = name;
       last_numbered = layers.size();
     }
-    layers.push_back(layer);
+    layers.push_back(int(is_block.size()) - 1);
   }
-  if (!before.empty())
-    for (std::size_t i = last_numbered + 1; i < layers.size(); ++i) layers[i] = layer + 1;
+  if (!before.text.empty())
+    for (std::size_t i = last_numbered + 1; i < layers.size(); ++i) ++layers[i];
+  // What lies between two blocks joins the one after it.
+  for (int i = int(is_block.size()) - 2; i > 0; --i)
+    if (is_block[std::size_t(i) - 1] && !is_block[std::size_t(i)] && is_block[std::size_t(i) + 1])
+      for (int& layer : layers) layer -= layer > i;
   return layers;
 }
 

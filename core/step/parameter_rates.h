@@ -39,10 +39,13 @@ std::vector<ParameterRates> parameter_rates(std::span<const Parameter> parameter
                                             const Optimizer& optimizer,
                                             const ParameterRules& rules);
 
-/// The layer of each parameter, from 0. A layer is what shares a name up to the first part that is
-/// a number ("layer1.0.conv1.weight": "layer1.0"). Parameters without such a part belong to layer 0
-/// before the first numbered one (stem, embeddings), to a last layer of their own after the last
-/// one (final norm, head), and to the layer before them otherwise.
+/// The layer of each parameter, from 0, grouped as timm's group_matcher() groups these models. A
+/// layer is what shares a name up to the first part that is a number ("layer1.0.conv1.weight":
+/// "layer1.0"), or the second of two where that counts blocks (ConvNeXt's "features.1.0"). What
+/// lies between two such blocks (its downsampling) belongs to the one after it. Parameters without
+/// a number belong to layer 0 before the first numbered one (stem, embeddings), to a last layer of
+/// their own after the last one (final norm, head), and to the layer before them otherwise; so do
+/// all of `classifier`, with numbers or without.
 std::vector<int> layers_of(std::span<const Parameter> parameters);
 
 /// How many parameters a group has.

@@ -14,6 +14,7 @@ constexpr int kGroup = Pack<Bf16>::kElems;
 
 template <typename To, typename From>
 __global__ void convert_kernel(To* y, const From* x, std::int64_t elems) {
+  wait_for_earlier_work();
   const std::int64_t groups = elems / kGroup;
   for (std::int64_t g = global_thread(); g < groups; g += all_threads())
     store_floats(y + g * kGroup, load_floats<kGroup>(x + g * kGroup));

@@ -11,6 +11,7 @@ namespace {
 constexpr int kGroup = Pack<Bf16>::kElems;
 
 __global__ void round_kernel(Bf16* copy, const float* parameter, std::int64_t elems) {
+  wait_for_earlier_work();
   const std::int64_t groups = elems / kGroup;
   for (std::int64_t g = global_thread(); g < groups; g += all_threads())
     store_floats(copy + g * kGroup, load_floats<kGroup>(parameter + g * kGroup));
@@ -23,6 +24,7 @@ __global__ void store_gradient_kernel(float* gradient,
                                       const T* values,
                                       std::int64_t elems,
                                       bool accumulate) {
+  wait_for_earlier_work();
   const std::int64_t groups = elems / kGroup;
   for (std::int64_t g = global_thread(); g < groups; g += all_threads()) {
     Floats<kGroup> sum = load_floats<kGroup>(values + g * kGroup);

@@ -10,6 +10,8 @@
 #include "kernels/cuda/device/cuda_check.h"
 #include "kernels/cuda/device/cuda_event.h"
 #include "kernels/cuda/device/cuda_graph.h"
+#include "kernels/cuda/device/dependent_launch.h"
+#include "kernels/cuda/device/dependent_support.h"
 #include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/device/free_memory.h"
 #include "kernels/cuda/device/library_versions.h"
@@ -131,7 +133,10 @@ class CudaBackend final : public Backend {
         network_(on_a_stream_of_its_own(device_, Priority::high)),
         copies_(on_a_stream_of_its_own(device_, Priority::normal)),
         copies_out_(on_a_stream_of_its_own(device_, Priority::normal)),
-        id_(device_id(ordinal)) {}
+        id_(device_id(ordinal)) {
+    if (env().dependent_launch == "1" && cuda::has_dependent_launches(ordinal))
+      cuda::set_dependent_launches(true);
+  }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override {

@@ -39,6 +39,7 @@ struct DropoutStream {
 template <typename T, int N>
 __global__ void dropout_packs_kernel(
     T* y, const T* x, std::int64_t samples, std::int64_t sample_elems, DropoutStream stream) {
+  wait_for_earlier_work();
   const std::int64_t sample_packs = sample_elems / N;
   for (std::int64_t p = global_thread(); p < samples * sample_packs; p += all_threads()) {
     const std::int64_t n = p / sample_packs, block = (p - n * sample_packs) * (N / kWords);
@@ -58,6 +59,7 @@ __global__ void dropout_packs_kernel(
 template <typename T>
 __global__ void dropout_blocks_kernel(
     T* y, const T* x, std::int64_t samples, std::int64_t sample_elems, DropoutStream stream) {
+  wait_for_earlier_work();
   const std::int64_t sample_blocks = ceil_div(sample_elems, kWords);
   for (std::int64_t b = global_thread(); b < samples * sample_blocks; b += all_threads()) {
     const std::int64_t n = b / sample_blocks, block = b - n * sample_blocks;
@@ -74,6 +76,7 @@ __global__ void dropout_blocks_kernel(
 template <typename T, int N>
 __global__ void dropout_samples_kernel(
     T* y, const T* x, std::int64_t samples, std::int64_t sample_elems, DropoutStream stream) {
+  wait_for_earlier_work();
   const std::int64_t sample_groups = sample_elems / N;
   for (std::int64_t g = global_thread(); g < samples * sample_groups; g += all_threads()) {
     const std::uint32_t word = stream.words(g / sample_groups, 0)[0];

@@ -11,6 +11,7 @@ namespace lockstep::cuda {
 /// y[i] = function(inputs[i]...), in fp32. y may be one of the inputs.
 template <typename Function, typename T, typename... Inputs>
 __global__ void map_kernel(Function function, T* y, std::int64_t elems, const Inputs*... inputs) {
+  wait_for_earlier_work();
   static_assert(((sizeof(Inputs) == sizeof(T)) && ...), "packs of one size");
   constexpr int kElems = Pack<T>::kElems;
   const std::int64_t packs = elems / kElems;

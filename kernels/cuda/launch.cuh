@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/cuda/device/cuda_check.h"
+#include "kernels/cuda/device/dependent_launch.h"
 
 // Note [How own kernels are written]
 //
@@ -15,6 +16,7 @@
 // bounds, missing and divergent barriers, unaligned vectors and races where no device is at hand.
 // So that both can read them,
 //   - every kernel starts through launch(), never through <<<>>>,
+//   - every kernel begins with wait_for_earlier_work(): Note [Dependent launches],
 //   - shared memory is dynamic: its bytes are in the LaunchShape, dynamic_shared() finds it,
 //   - every thread of a block reaches every barrier and every shuffle: no early return before one,
 //     unless the whole block returns,
@@ -44,6 +46,15 @@ inline LaunchShape cover(std::int64_t items, std::int64_t most = 65535 * 16) {
   return {.grid = dim3(unsigned(blocks < most ? blocks : most)), .block = dim3(kBlock)};
 }
 
+/// The first statement of every kernel, by every thread. Nothing before it may touch memory:
+/// earlier kernels of the stream may still write what this one reads, and read what it writes.
+__device__ inline void wait_for_earlier_work() {
+#if !defined(__CUDACC__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 /// Enqueues `kernel` on `stream`; nothing where the grid is empty. Arguments are converted to the
 /// kernel's parameters. Throws what check() throws, with `what` (a literal, the kernel's name).
 template <typename... Parameters, typename... Arguments>
@@ -58,6 +69,13 @@ void launch(const char* what,
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
+  cudaLaunchAttribute dependent{};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  if (dependent_launches() && may_launch_dependent(stream)) {
+    config.attrs = &dependent;
+    config.numAttrs = 1;
+  }
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), what);
 }
 

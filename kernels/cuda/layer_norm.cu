@@ -43,6 +43,7 @@ __device__ inline float row_sum(float value) {
 
 template <typename T, int threads, int steps, int width, bool centered>
 __global__ void __launch_bounds__(kBlock) layer_norm_kernel(LayerNormArgs<T> a) {
+  wait_for_earlier_work();
   constexpr int kRows = kBlock / threads;
   const int lane = int(threadIdx.x) % threads;
   for (std::int64_t first = std::int64_t(blockIdx.x) * kRows; first < a.rows;

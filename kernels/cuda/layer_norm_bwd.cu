@@ -168,6 +168,7 @@ struct RowColumns {
 template <typename T, int steps, int width, int rows, int most, bool centered>
 __global__ void __launch_bounds__(most, most == kFewThreads ? 3 : 1)
     layer_norm_bwd_kernel(LayerNormBwdArgs<T> a) {
+  wait_for_earlier_work();
   constexpr int kHeld = steps > 0 ? steps : 1;
   const int lane = int(threadIdx.x), threads = int(blockDim.x);
   const float share = 1.0f / float(a.width);
@@ -259,6 +260,7 @@ __global__ void add_parts_kernel(ColumnResult dgamma,
                                  const float* parts,
                                  std::int64_t part_count,
                                  std::int64_t width) {
+  wait_for_earlier_work();
   const ColumnResult result = blockIdx.y == 0 ? dgamma : dbeta;
   const int lane = int(threadIdx.x) % kSumColumns, slice = int(threadIdx.x) / kSumColumns;
   const std::int64_t column = std::int64_t(blockIdx.x) * kSumColumns + lane;

@@ -18,6 +18,7 @@ struct Samples {
 /// y[n, i] = x[n, start + i]
 template <typename T, int N>
 __global__ void narrow_kernel(T* y, const T* x, Samples s) {
+  wait_for_earlier_work();
   for (std::int64_t item = global_thread(); item < s.samples * s.written / N;
        item += all_threads()) {
     const std::int64_t sample = item * N / s.written, i = item * N - sample * s.written;
@@ -28,6 +29,7 @@ __global__ void narrow_kernel(T* y, const T* x, Samples s) {
 /// dx[n, start + i] = dy[n, i]; zero elsewhere
 template <typename T, int N>
 __global__ void narrow_bwd_kernel(T* dx, const T* dy, Samples s) {
+  wait_for_earlier_work();
   for (std::int64_t item = global_thread(); item < s.samples * s.written / N;
        item += all_threads()) {
     const std::int64_t sample = item * N / s.written, i = item * N - sample * s.written - s.start;

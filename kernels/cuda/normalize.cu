@@ -26,6 +26,7 @@ struct Factors {
 template <typename Out, typename In>
 __global__ void normalize_kernel(
     Out* y, const In* x, std::int64_t elems, int period, const __grid_constant__ Factors factors) {
+  wait_for_earlier_work();
   float* const scale = dynamic_shared<float>();
   float* const shift = scale + period;
   for (int c = int(threadIdx.x); c < period; c += int(blockDim.x)) {
@@ -59,6 +60,7 @@ __global__ void normalize_channels_kernel(Out* y,
                                           std::int64_t first,
                                           int count,
                                           const Factors factors) {
+  wait_for_earlier_work();
   for (std::int64_t item = global_thread(); item < rows * count; item += all_threads()) {
     const int c = int(item % count);
     const std::int64_t i = item / count * channels + first + c;

@@ -44,6 +44,7 @@ struct GateGradients {
 template <typename T>
 __global__ void swiglu_bwd_kernel(
     T* dgate, T* dup, const T* dy, const T* gate, const T* up, std::int64_t elems) {
+  wait_for_earlier_work();
   constexpr int kElems = Pack<T>::kElems;
   const std::int64_t packs = elems / kElems;
   for (std::int64_t p = global_thread(); p < packs; p += all_threads()) {

@@ -9,14 +9,6 @@
 #include "core/nn/trace.h"
 
 namespace lockstep {
-namespace {
-
-std::vector<io::NamedTensor> weights_for(const Graph& graph, const TrainOptions& options) {
-  return io::load_weights(
-      options.distillation.weights, graph.parameters(), NamePatterns("`init_skip`", {}));
-}
-
-}  // namespace
 
 CompiledTeacher::CompiledTeacher(Backend& backend,
                                  const data::SampleSpec& samples,
@@ -38,7 +30,7 @@ CompiledTeacher::CompiledTeacher(Backend& backend,
                    shape.to_string(),
                    samples.classes,
                    samples.classes);
-    if (programs_.empty()) space_ = lay_out(graph, std::int64_t{1} << 40);  // nothing is exchanged
+    if (programs_.empty()) space_ = prediction_space(graph);
     programs_.emplace(n, std::make_unique<Program>(std::move(graph), backend, space_, reuse));
   }
 }
@@ -55,27 +47,20 @@ std::size_t CompiledTeacher::bytes() const {
   return arena + copies + std::size_t(space_.elems) * sizeof(float);
 }
 
-Teacher::Teacher(Backend& backend, CompiledTeacher& compiled, const TrainOptions& options)
-    : backend_(backend), compiled_(compiled) {
-  const Graph& graph = compiled.programs_.begin()->second->graph();
-  const auto loaded = weights_for(graph, options);
-  std::size_t arena = 0;
-  for (const auto& [samples, program] : compiled.programs_)
-    arena = std::max(arena, program->arena_bytes());
-  arena_ = backend.allocate(arena, "teacher");
-  parameters_ = backend.allocate(std::size_t(compiled.space_.elems) * sizeof(float), "teacher");
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
-    if (graph.parameters()[i].kind == ParameterKind::metric) continue;
-    const std::vector<float>& values = loaded[next++].values;
-    backend.copy_to_device(parameters_->as<float>() + compiled.space_.of(int(i)).offset,
-                           values.data(),
-                           values.size() * sizeof(float));
-  }
-  for (const auto& [samples, program] : compiled.programs_)
-    program->bind({arena_->data(), parameters_->as<float>(), nullptr}, backend, packed_);
-  packed_.invalidate();
+std::vector<Program*> CompiledTeacher::programs() const {
+  std::vector<Program*> all;
+  for (const auto& [samples, program] : programs_) all.push_back(program.get());
+  return all;
 }
+
+Teacher::Teacher(Backend& backend, CompiledTeacher& compiled, const TrainOptions& options)
+    : backend_(backend),
+      compiled_(compiled),
+      parameters_(backend,
+                  compiled.space_,
+                  compiled.programs(),
+                  options.distillation.weights,
+                  "teacher's ") {}
 
 void Teacher::run(std::int64_t samples, const void* x, std::size_t x_bytes, void* logits) {
   Program& program = *compiled_.programs_.at(samples);
@@ -89,7 +74,8 @@ void Teacher::run(std::int64_t samples, const void* x, std::size_t x_bytes, void
 
 std::string teacher_sha256(const TrainOptions& options, const data::SampleSpec& samples) {
   const Graph graph = trace_prediction(options.distillation.model, samples, {});
-  return io::weights_sha256(weights_for(graph, options));
+  return io::weights_sha256(io::load_weights(
+      options.distillation.weights, graph.parameters(), NamePatterns("`init_skip`", {})));
 }
 
 }  // namespace lockstep

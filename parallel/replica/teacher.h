@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/exec/program.h"
+#include "core/exec/loaded_parameters.h"
 #include "lockstep/dataset.h"
 #include "lockstep/train_options.h"
 
@@ -35,6 +35,8 @@ class CompiledTeacher {
 
  private:
   friend class Teacher;
+  std::vector<Program*> programs() const;
+
   FlatSpace space_;
   std::map<std::int64_t, std::unique_ptr<Program>> programs_;  // by samples
 };
@@ -52,8 +54,7 @@ class Teacher {
  private:
   Backend& backend_;
   CompiledTeacher& compiled_;
-  std::unique_ptr<DeviceBuffer> arena_, parameters_;
-  PackedCopies packed_;
+  LoadedParameters parameters_;
 };
 
 /// io::weights_sha256() of the teacher of `options`, for samples like these. Throws DataError: the

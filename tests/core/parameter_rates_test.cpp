@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/step/parameter_rates.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/nn/trace.h"
 #include "lockstep/error.h"
 #include "lockstep/optimizers/adamw.h"
+#include "lockstep/zoo.h"
 
 namespace lockstep {
 namespace {
@@ -70,16 +73,52 @@ TEST(ParameterRates, LayersFollowTheNumbersInNames) {
   vit.push_back(trained_parameter("heads.head.weight"));
   EXPECT_EQ(layers_of(vit), (std::vector<int>{0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3}));
   const std::vector<Parameter> vgg{trained_parameter("features.0.weight"),
-                                   trained_parameter("features.3.weight")};
-  EXPECT_EQ(layers_of(vgg), (std::vector<int>{0, 1}));
-  // ConvNeXt's blocks have two numbers.
-  const std::vector<Parameter> convnext{trained_parameter("features.1.0.block.0.weight"),
-                                        trained_parameter("features.1.0.layer_scale"),
-                                        trained_parameter("features.1.1.block.0.weight"),
-                                        trained_parameter("features.1.1.block.5.weight")};
-  EXPECT_EQ(layers_of(convnext), (std::vector<int>{0, 0, 1, 1}));
+                                   trained_parameter("features.3.weight"),
+                                   trained_parameter("classifier.0.weight"),
+                                   trained_parameter("classifier.6.weight")};
+  EXPECT_EQ(layers_of(vgg), (std::vector<int>{0, 1, 2, 2}));
   const std::vector<Parameter> plain{trained_parameter("weight"), trained_parameter("bias", true)};
   EXPECT_EQ(layers_of(plain), (std::vector<int>{0, 0}));
+}
+
+std::vector<int> layers_of_model(const char* name) {
+  data::SampleSpec samples;
+  samples.input = {{32, 32, 3}, DType::u8};
+  samples.target = {{}, DType::i32};
+  samples.classes = 10;
+  samples.scale = {1};
+  samples.shift = {0};
+  const Graph graph =
+      trace_prediction(nn::make_model({.name = name, .outputs = 10, .stem = nn::Stem::cifar}),
+                       samples,
+                       {.micro_batch = 1});
+  return layers_of(graph.parameters());
+}
+
+// ConvNeXt's original ("A ConvNet for the 2020s") and timm have the convolution and the norm of the
+// stem in one first layer, and the head's norm with the head; timm has what makes an image smaller
+// with the block after it: 1 + 18 + 1 layers.
+TEST(ParameterRates, LayersOfConvNeXt) {
+  const std::vector<int> layers = layers_of_model("convnext-tiny");
+  const std::size_t block = 9;  // tensors of one
+  std::vector<int> expected(4, 0);
+  for (int b = 0; b < 18; ++b) {
+    const bool smaller = b == 3 || b == 6 || b == 15;
+    expected.insert(expected.end(), block + (smaller ? 4 : 0), b + 1);
+  }
+  expected.insert(expected.end(), 4, 19);
+  EXPECT_EQ(layers, expected);
+}
+
+// Stem, 17 blocks, the last convolution, the head; each with its norms.
+TEST(ParameterRates, LayersOfMobileNet) {
+  const std::vector<int> layers = layers_of_model("mobilenet-v2");
+  EXPECT_EQ(layers.front(), 0);
+  EXPECT_EQ(layers.back(), 19);
+  EXPECT_TRUE(std::ranges::is_sorted(layers));
+  EXPECT_EQ(std::ranges::count(layers, 0), 6);  // convolution, and five tensors of the norm
+  EXPECT_EQ(std::ranges::count(layers, 18), 6);
+  EXPECT_EQ(std::ranges::count(layers, 19), 2);
 }
 
 TEST(ParameterRates, LayerDecayLeavesTheLastLayerAlone) {

@@ -57,11 +57,13 @@ std::vector<float> launched(const char* what,
 }
 
 __global__ void copy_kernel(float* y, const float* x, int elems) {
+  wait_for_earlier_work();
   const int i = int(threadIdx.x);
   if (i < elems) y[i] = x[i];
 }
 
 __global__ void shared_kernel(float* y, int moved) {
+  wait_for_earlier_work();
   auto* shared = dynamic_shared<float>();
   const int t = int(threadIdx.x);
   shared[t + moved] = float(t);
@@ -69,6 +71,7 @@ __global__ void shared_kernel(float* y, int moved) {
 }
 
 __global__ void rotate_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   auto* shared = dynamic_shared<float>();
   const int t = int(threadIdx.x);
   shared[t] = float(t);
@@ -77,6 +80,7 @@ __global__ void rotate_kernel(float* y, bool bug) {
 }
 
 __global__ void reuse_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   auto* shared = dynamic_shared<float>();
   const int t = int(threadIdx.x);
   shared[t] = float(t);
@@ -89,6 +93,7 @@ __global__ void reuse_kernel(float* y, bool bug) {
 }
 
 __global__ void warp_rotate_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   auto* shared = dynamic_shared<float>();
   const int t = int(threadIdx.x), warp = t / kWarp * kWarp;
   shared[t] = float(t);
@@ -97,12 +102,14 @@ __global__ void warp_rotate_kernel(float* y, bool bug) {
 }
 
 __global__ void uninitialised_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   auto* shared = dynamic_shared<float>();
   if (!bug) shared[threadIdx.x] = 1;
   y[threadIdx.x] = shared[threadIdx.x];
 }
 
 __global__ void branches_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   if (bug && threadIdx.x < kThreads / 2)
     __syncthreads();
   else
@@ -111,17 +118,20 @@ __global__ void branches_kernel(float* y, bool bug) {
 }
 
 __global__ void early_return_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   y[threadIdx.x] = 1;
   if (bug && threadIdx.x == 5) return;
   __syncthreads();
 }
 
 __global__ void early_lane_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   if (bug && threadIdx.x == 5) return;
   y[threadIdx.x] = warp_reduce(1.0f, Sum{});
 }
 
 __global__ void other_mask_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   const unsigned half = 0xffffu;
   if (threadIdx.x % kWarp < 16)
     y[threadIdx.x] = __shfl_sync(half, float(threadIdx.x), bug ? 20 : 3);
@@ -130,6 +140,7 @@ __global__ void other_mask_kernel(float* y, bool bug) {
 }
 
 __global__ void packs_kernel(float* y, const float* x) {
+  wait_for_earlier_work();
   Pack<float> result, loaded = load_pack(x + 4 * threadIdx.x);
   for (int i = 0; i < 4; ++i) result.values[i] = 2 * loaded.values[i];
   store_pack(y + 4 * threadIdx.x, result);
@@ -137,6 +148,7 @@ __global__ void packs_kernel(float* y, const float* x) {
 
 /// Of what 32 lanes write, a row is 4 of them: lane 4 g + t gets what it wrote itself.
 __global__ void matrices_kernel(float* y, int moved) {
+  wait_for_earlier_work();
   auto* shared = dynamic_shared<Bf16>();
   const int t = int(threadIdx.x);
   shared[2 * t] = shared[2 * t + 1] = from_float<Bf16>(float(t));
@@ -147,6 +159,7 @@ __global__ void matrices_kernel(float* y, int moved) {
 }
 
 __global__ void copies_kernel(float* y, const float* x) {
+  wait_for_earlier_work();
   auto* shared = dynamic_shared<float>();
   const int t = int(threadIdx.x);
   AsyncCopies copies;
@@ -157,6 +170,7 @@ __global__ void copies_kernel(float* y, const float* x) {
 }
 
 __global__ void sum_up_kernel(float* y, int* counter, bool bug) {
+  wait_for_earlier_work();
   if (threadIdx.x == 0) {
     if (bug)
       ++*counter;
@@ -167,12 +181,14 @@ __global__ void sum_up_kernel(float* y, int* counter, bool bug) {
 }
 
 __global__ void hand_over_kernel(float* y, bool bug) {
+  wait_for_earlier_work();
   const std::int64_t i = global_thread();
   if (blockIdx.x == 0) y[i] = -1;
   if (blockIdx.x == 1) y[i] = y[bug ? i - kThreads : i];
 }
 
 __global__ void sums_kernel(float* y) {
+  wait_for_earlier_work();
   const int t = int(threadIdx.x);
   y[t] = block_sum(float(t), dynamic_shared<float>());
   y[kThreads + t] = float(__ballot_sync(kAllLanes, t % 4 == 0));
@@ -181,9 +197,10 @@ __global__ void sums_kernel(float* y) {
   y[4 * kThreads + t] = float(__any_sync(kAllLanes, t == 3) + 2 * __all_sync(kAllLanes, t < 32));
 }
 
-__global__ void shape_kernel() {}
+__global__ void shape_kernel() { wait_for_earlier_work(); }
 
 __global__ void scale_kernel(float* y, const float* x, float factor, std::int64_t elems) {
+  wait_for_earlier_work();
   for (std::int64_t i = global_thread(); i < elems; i += all_threads()) y[i] = factor * x[i];
 }
 

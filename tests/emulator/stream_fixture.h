@@ -11,9 +11,16 @@ namespace lockstep::test {
 
 using emulator::StreamMode;
 
-inline __global__ void set_kernel(float* y, float value) { *y = value; }
-inline __global__ void add_kernel(float* y, const float* x) { *y += *x; }
+inline __global__ void set_kernel(float* y, float value) {
+  cuda::wait_for_earlier_work();
+  *y = value;
+}
+inline __global__ void add_kernel(float* y, const float* x) {
+  cuda::wait_for_earlier_work();
+  *y += *x;
+}
 inline __global__ void faulty_kernel() {
+  cuda::wait_for_earlier_work();
   if (threadIdx.x > 0) __syncthreads();
 }
 

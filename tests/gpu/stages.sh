@@ -21,6 +21,7 @@ operators 40 400 both
 attention 15 300 both
 same-bits 20 240 both
 graph-bits 30 400 both
+dependent-launch 40 500 both
 one-launch 30 240 gpu
 memory 40 300 gpu
 models 20 240 both

@@ -100,6 +100,50 @@ stage_graph_bits() {
   ((compared == cases))
 }
 
+# Kernels that are launched before the one before has ended: the same bits, captured and not, and
+# what it does to a step. Off and on by turns, as clocks change from run to run.
+stage_dependent_launch() {
+  local name graph turn state lockstep compared=0 cases=0 flags
+  local adamw='--optimizer adamw --clip-norm 1'
+  lockstep=$(program lockstep) || return
+  text
+  for name in mlp convnet gpt; do
+    case $name in
+      mlp) flags="--data glyphs --model mlp --hidden 64,32 $adamw" ;;
+      convnet) flags="--data glyphs --model convnet --momentum 0.9" ;;
+      gpt) flags="$(gpt 2) --precision bf16 $adamw" ;;
+    esac
+    for graph in 1 0; do
+      echo "$name, LOCKSTEP_GRAPH=$graph"
+      cases=$((cases + 1))
+      # shellcheck disable=SC2086
+      LOCKSTEP_GRAPH=$graph train "$work/dependent-0" --ranks 1 $flags || return
+      # shellcheck disable=SC2086
+      LOCKSTEP_GRAPH=$graph LOCKSTEP_DEPENDENT_LAUNCH=1 train "$work/dependent-1" --ranks 1 $flags || return
+      if same_weights dependent-0 dependent-1; then compared=$((compared + 1)); else echo "NOT the same: $name"; fi
+    done
+    $small && continue
+    for turn in 1 2 3; do
+      for state in 0 1; do
+        rm -rf "$work/timed-$name-$state-$turn"
+        # shellcheck disable=SC2086
+        LOCKSTEP_DEPENDENT_LAUNCH=$state with_libraries timeout --foreground 100 "$lockstep" train --device cuda \
+          --out "$work/timed-$name-$state-$turn" --ranks 1 --steps 3000 --global-batch 64 --micro-batch 64 \
+          --eval-every 0 --log-every 0 --checkpoint-every 0 $flags || return
+      done
+    done
+    "$GPU_KIT_PYTHON" - "$work/timed-$name" <<'END'
+import json, statistics, sys
+rates = [[json.load(open(f"{sys.argv[1]}-{state}-{turn}/summary.json"))["samples_per_s"] for turn in (1, 2, 3)]
+         for state in (0, 1)]
+print("samples/s off:", *(f"{r:,.0f}" for r in rates[0]), "on:", *(f"{r:,.0f}" for r in rates[1]))
+print(f"a step takes {statistics.median(off / on for off, on in zip(*rates)):.3f} times as long with it")
+END
+  done
+  echo "result: the same bits with and without dependent launches: $compared of $cases"
+  ((compared == cases))
+}
+
 # refusal FOLDER LOG: what NCCL said, in its own files and the run's output.
 refusal() {
   { grep --no-filename --only-matching 'NCCL WARN .*' "$1"/* ||

@@ -316,6 +316,28 @@ class Tables(ProgramTest):
         self.assertEqual([one.returncode for one in said], [0, 0])
         self.assertEqual(said[0].stdout, said[1].stdout.replace("alone.csv", "twins.csv"))
 
+    def test_a_teacher_of_other_columns_is_refused(self):
+        """What it was standardised by is another thing in the student's table."""
+        rows = [(i % 7, i * i % 11, "xy"[i % 2]) for i in range(60)]
+        table = lambda name, header, order, scale=1: self.write(name, header + "\n" + "".join(
+            ",".join(str(row[i] * scale if i == 0 else row[i]) for i in order) + "\n" for row in rows))
+        flags = ("--model=mlp", "--hidden=4", "--steps=2", "--eval-every=0", "--ranks=1")
+        table("own.csv", "a,b,label", (0, 1, 2))
+        table("moved.csv", "b,a,label", (1, 0, 2))
+        table("scaled.csv", "a,b,label", (0, 1, 2), scale=2)
+        taught = self.train(*flags, "--out=teacher", data="csv:own.csv")
+        self.assertEqual(taught.returncode, 0, taught.stderr)
+        student = self.train(*flags, "--teacher=teacher", "--out=student", data="csv:own.csv")
+        self.assertEqual(student.returncode, 0, student.stderr)
+        record = json.loads((self.folder / "teacher/preprocessing.json").read_text())
+        mean = record["table"]["columns"][0]["mean"]
+        for name, *texts in (("moved", "its column 1 is 'a', here it is 'b'"),
+                             ("scaled", f"column 'a' has mean {mean:.6g}", "and deviation", "here")):
+            with self.subTest(name):
+                refused = self.train(*flags, "--teacher=teacher", f"--out={name}", data=f"csv:{name}.csv")
+                self.expect_error(refused, 2, "--teacher teacher: it was trained on other samples", *texts,
+                                  "train both on the same file")
+
     def test_a_column_of_numbers_with_a_text(self):
         text = "a,b,label\n" + "".join(f"{i % 9},{i % 7},{'xy'[i % 7 > 3]}\n" for i in range(60))
         table = self.write("stray.csv", text + "3,n/a,x\n")

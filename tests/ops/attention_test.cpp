@@ -106,10 +106,11 @@ std::vector<OpCase> attention_cases() {
   cases.push_back(forward_case(kManyHeads, true, 0));
   set_forward_tolerances(cases.back(), kManyHeads, 0, 1);
   for (const Size& s : kGroups)
-    for (float dropout : {0.0f, 0.3f}) {
-      cases.push_back(forward_case(s, true, dropout));
-      set_forward_tolerances(cases.back(), s, dropout, 1);
-    }
+    for (bool causal : {true, false})
+      for (float dropout : {0.0f, 0.3f}) {
+        cases.push_back(forward_case(s, causal, dropout));
+        set_forward_tolerances(cases.back(), s, dropout, 1);
+      }
   // Steep softmax, whose maximum grows from block to block of keys.
   for (bool causal : {true, false}) {
     const Size s{1, 210, 1, 20};
@@ -191,11 +192,12 @@ std::vector<OpCase> attention_bwd_cases() {
   cases.push_back(backward_case(forward));
   set_backward_tolerances(cases.back(), forward, kManyHeads, 0);
   for (const Size& s : kGroups)
-    for (float dropout : {0.0f, 0.3f}) {
-      const OpCase of_group = forward_case(s, true, dropout);
-      cases.push_back(backward_case(of_group));
-      set_backward_tolerances(cases.back(), of_group, s, dropout);
-    }
+    for (bool causal : {true, false})
+      for (float dropout : {0.0f, 0.3f}) {
+        const OpCase of_group = forward_case(s, causal, dropout);
+        cases.push_back(backward_case(of_group));
+        set_backward_tolerances(cases.back(), of_group, s, dropout);
+      }
   return cases;
 }
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/attention/rotary.h"
 
-#include <map>
 #include <memory>
-#include <mutex>
-#include <tuple>
 #include <vector>
 
 #include "core/ops/rotary.h"
@@ -14,34 +11,9 @@
 namespace lockstep::cpu {
 namespace {
 
-struct RotaryTable {
-  std::vector<float> cosines, sines;  // [tokens, pairs]
-};
-
-/// One table for all kernels of a model, of which every layer has two or three.
-std::shared_ptr<const RotaryTable> rotary_table(const ops::RotaryPositions& positions,
-                                                std::int64_t tokens,
-                                                std::int64_t depth,
-                                                float direction) {
-  const std::vector<std::uint64_t> phases = ops::rotary_phases(positions, depth);
-  using Key = std::tuple<std::vector<std::uint64_t>, std::int64_t, float>;
-  static std::mutex mutex;
-  static std::map<Key, std::weak_ptr<const RotaryTable>> tables;
-  const std::lock_guard lock(mutex);
-  std::weak_ptr<const RotaryTable>& known = tables[{phases, tokens, direction}];
-  if (auto table = known.lock()) return table;
-  auto table = std::make_shared<RotaryTable>();
-  for (std::int64_t t = 0; t < tokens; ++t)
-    for (const std::uint64_t phase : phases) {
-      const ops::Rotation rotation = ops::rotation_of(phase * std::uint64_t(t));
-      table->cosines.push_back(rotation.cosine);
-      table->sines.push_back(direction * rotation.sine);
-    }
-  known = table;
-  return table;
-}
-
-/// Rotary and its gradient: `backward` unpacks.
+/// Rotary and its gradient: `backward` unpacks. Cosines and sines are computed for one token of all
+/// samples at a time, a small part of what their heads take, rather than kept in memory that no
+/// plan knows.
 template <typename T>
 class RotaryKernel final : public BoundKernel {
  public:
@@ -51,14 +23,15 @@ class RotaryKernel final : public BoundKernel {
         kv_heads_(attrs.kv_heads),
         packed_(backward ? spec.inputs[0] : spec.outputs[0]),
         depth_(attrs.depth_of(packed_)),
-        table_(rotary_table(attrs.positions, packed_.shape[1], depth_, backward ? -1.0f : 1.0f)) {}
+        phases_(ops::rotary_phases(attrs.positions, depth_)) {}
 
   void run(const RunState&) override {
+    float cosines[ops::kMaxRotaryDepth / 2], sines[ops::kMaxRotaryDepth / 2];
     RotaryArgs<T> args{.samples = packed_.shape[0],
                        .tokens = packed_.shape[1],
                        .pairs = depth_ / 2,
-                       .cosines = table_->cosines.data(),
-                       .sines = table_->sines.data()};
+                       .cosines = cosines,
+                       .sines = sines};
     const std::int64_t row = packed_.shape[2];
     std::int64_t before = 0;
     for (std::size_t i = 0; i < 3; ++i) {
@@ -75,7 +48,14 @@ class RotaryKernel final : public BoundKernel {
       args.parts[i].turns = i < 2;
       before += width;
     }
-    rotary_(args);
+    for (; args.token < args.tokens; ++args.token) {
+      for (std::size_t i = 0; i < phases_.size(); ++i) {
+        const ops::Rotation turn = ops::rotation_of(phases_[i] * std::uint64_t(args.token));
+        cosines[i] = turn.cosine;
+        sines[i] = backward_ ? -turn.sine : turn.sine;
+      }
+      rotary_(args);
+    }
   }
 
  private:
@@ -84,7 +64,7 @@ class RotaryKernel final : public BoundKernel {
   std::int64_t heads_, kv_heads_;
   TensorType packed_;
   std::int64_t depth_;
-  std::shared_ptr<const RotaryTable> table_;
+  std::vector<std::uint64_t> phases_;  // of the pairs
 };
 
 }  // namespace

@@ -23,11 +23,13 @@ template <typename T>
 struct RotaryArgs {
   RotaryPart<T> parts[3] = {};
   std::int64_t samples = 0, tokens = 0;
+  std::int64_t token = 0;          ///< of every sample
   std::int64_t pairs = 0;          ///< half the columns of a head
-  const float* cosines = nullptr;  ///< [tokens, pairs]
+  const float* cosines = nullptr;  ///< of the token, [pairs]
   const float* sines = nullptr;    ///< as these; negative ones turn back
 };
 
+/// Turns one token of each sample.
 LOCKSTEP_STORED_LOOP(void, rotary, (const RotaryArgs<T>& args));
 
 }  // namespace lockstep::cpu

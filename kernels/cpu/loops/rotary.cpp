@@ -34,9 +34,8 @@ LOCKSTEP_INLINE void turn_heads(const RotaryPart<T>& part,
 template <typename T>
 void rotary(const RotaryArgs<T>& a) {
   for (std::int64_t n = 0; n < a.samples; ++n)
-    for (std::int64_t t = 0; t < a.tokens; ++t)
-      for (const RotaryPart<T>& part : a.parts)
-        turn_heads(part, n * a.tokens + t, a.pairs, a.cosines + t * a.pairs, a.sines + t * a.pairs);
+    for (const RotaryPart<T>& part : a.parts)
+      turn_heads(part, n * a.tokens + a.token, a.pairs, a.cosines, a.sines);
 }
 
 LOCKSTEP_INSTANTIATE(rotary);

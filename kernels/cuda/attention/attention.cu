@@ -87,6 +87,7 @@ __device__ inline void drop_weights(Sums& weights,
 template <typename T, int slices, typename Dropout>
 __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
     attention_kernel(AttentionArgs<T> a, AttentionShape s, Dropout dropout) {
+  wait_for_earlier_work();
   float* const queries = dynamic_shared<float>();  // [column][query]
   float* const keys = queries + kTileElems;        // [column][key], then values [key][column]
   float* const weights = keys + kTileElems;        // [key][query]

@@ -31,6 +31,7 @@ constexpr int kDeltaThreads = 8;
 
 template <typename T>
 __global__ void deltas_kernel(AttentionBwdArgs<T> a, AttentionShape s) {
+  wait_for_earlier_work();
   const int lane = int(threadIdx.x) % kDeltaThreads;
   const std::int64_t rows = s.samples * s.tokens * s.heads;
   const std::int64_t row = global_thread() / kDeltaThreads;  // of y as [samples tokens heads, D]
@@ -128,6 +129,7 @@ __device__ inline void weights_and_gradients(Sums& weights,
 template <typename T, int slices, typename Dropout>
 __global__ void __launch_bounds__(kBlock, 1)
     attention_bwd_keys_kernel(AttentionBwdArgs<T> a, AttentionShape s, Dropout dropout) {
+  wait_for_earlier_work();
   float* const left = dynamic_shared<float>();
   float* const right = left + kTileElems;
   float* const weights = right + kTileElems;  // [query][key]
@@ -183,6 +185,7 @@ __global__ void __launch_bounds__(kBlock, 1)
 template <typename T, int slices, typename Dropout>
 __global__ void __launch_bounds__(kBlock, slices == 1 ? 2 : 1)
     attention_bwd_queries_kernel(AttentionBwdArgs<T> a, AttentionShape s, Dropout dropout) {
+  wait_for_earlier_work();
   float* const left = dynamic_shared<float>();
   float* const right = left + kTileElems;
   float* const gradients = right + kTileElems;  // [key][query]

@@ -41,6 +41,7 @@ struct QueryStage : MmaStage<steps> {
 template <int steps, typename Dropout>
 __global__ void __launch_bounds__(kMmaThreads, 2)
     attention_bwd_keys_mma_kernel(AttentionBwdMmaArgs a, AttentionShape s, Dropout dropout) {
+  wait_for_earlier_work();
   using Sizes = MmaSizes<steps>;
   using Stage = QueryStage<steps>;
   HeadBlock block = HeadBlock::of_keys(s, Sizes::kOwned);
@@ -102,6 +103,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
 template <int steps, typename Dropout>
 __global__ void __launch_bounds__(kMmaThreads, 2)
     attention_bwd_queries_mma_kernel(AttentionBwdMmaArgs a, AttentionShape s, Dropout dropout) {
+  wait_for_earlier_work();
   using Sizes = MmaSizes<steps>;
   using Stage = MmaStage<steps>;
   const HeadBlock block(s, s.causal, Sizes::kOwned);

@@ -143,6 +143,7 @@ __device__ inline void attend_stage(OwnSums<steps>& sums,
 template <int steps, typename Dropout>
 __global__ void __launch_bounds__(kMmaThreads, 2)
     attention_mma_kernel(AttentionMmaArgs a, AttentionShape s, Dropout dropout) {
+  wait_for_earlier_work();
   using Sizes = MmaSizes<steps>;
   using Stage = MmaStage<steps>;
   const HeadBlock block(s, s.causal, Sizes::kOwned);

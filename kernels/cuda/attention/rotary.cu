@@ -28,6 +28,7 @@ struct RotaryArgs {
 
 template <typename T, int N>
 __global__ void rotary_kernel(const __grid_constant__ RotaryArgs<T> a) {
+  wait_for_earlier_work();
   const std::int64_t pairs = a.depth / 2, groups = pairs / N;
   const std::int64_t heads = a.heads + 2 * a.kv_heads,
                      items = a.samples * a.tokens * heads * groups;

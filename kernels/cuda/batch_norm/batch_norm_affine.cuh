@@ -28,6 +28,7 @@ struct AffineArgs {
 
 template <typename T, int width>
 __global__ void __launch_bounds__(kBlock, 3) affine_kernel(AffineArgs<T> a, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const TilePlace place(tiles);
   if (place.first_row >= place.end_row) return;
   const float* const affine = a.affine + place.group * 2 * tiles.channels + place.channel;

@@ -63,6 +63,7 @@ __device__ inline Chunk<T, width> make_dz(const SumArgs<T>& a, std::int64_t at) 
 template <typename T, int width, bool residual>
 __global__ void __launch_bounds__(kBlock, 2)
     batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const TilePlace place(tiles);
   const std::int64_t step = place.row_lanes;
   Sums<width> sums;
@@ -137,6 +138,7 @@ struct JoinArgs {
 /// One block for kJoinChannels channels of a group: every slice adds its share of the tiles, then
 /// slices are added.
 __global__ void join_sums_kernel(JoinArgs a, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const std::int64_t channels = tiles.channels, blocks = ceil_div(channels, kJoinChannels);
   const std::int64_t group = blockIdx.x / blocks;
   const int lane = int(threadIdx.x) % kJoinChannels, slice = int(threadIdx.x) / kJoinChannels;
@@ -166,6 +168,7 @@ __global__ void join_sums_kernel(JoinArgs a, BatchNormTiles tiles) {
 
 /// A thread for each channel.
 __global__ void add_groups_kernel(JoinArgs a, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const std::int64_t channels = tiles.channels;
   for (std::int64_t c = global_thread(); c < channels; c += all_threads()) {
     double dy = 0, dy_xhat = 0;

@@ -29,6 +29,7 @@ struct DataArgs {
 /// A thread for each channel of each group.
 template <typename T>
 __global__ void bwd_factors_kernel(DataArgs<T> a, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const std::int64_t channels = tiles.channels;
   for (std::int64_t i = global_thread(); i < channels * tiles.groups; i += all_threads()) {
     const std::int64_t g = i / channels, c = i % channels;
@@ -53,6 +54,7 @@ __global__ void bwd_factors_kernel(DataArgs<T> a, BatchNormTiles tiles) {
 template <typename T, int width>
 __global__ void __launch_bounds__(kBlock, 2)
     batch_norm_bwd_data_kernel(DataArgs<T> a, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const TilePlace place(tiles);
   if (place.first_row >= place.end_row) return;
   const std::int64_t channels = tiles.channels, step = place.row_lanes;

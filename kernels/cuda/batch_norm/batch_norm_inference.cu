@@ -20,6 +20,7 @@ __global__ void inference_affine_kernel(float* affine,
                                         RunningStatistics in,
                                         float eps,
                                         std::int64_t channels) {
+  wait_for_earlier_work();
   for (std::int64_t c = global_thread(); c < channels; c += all_threads()) {
     const double factor = double(in.gamma[c]) / sqrt(double(in.var[c]) + double(eps));
     affine[c] = float(factor);

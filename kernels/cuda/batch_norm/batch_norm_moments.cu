@@ -74,6 +74,7 @@ __device__ inline void join_rows(Moments<width>& all,
 template <typename T, int width>
 __global__ void __launch_bounds__(kBlock, 2)
     batch_norm_moments_kernel(const T* x, double* partial, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const TilePlace place(tiles);
   const std::int64_t step = place.row_lanes;
   Moments<width> moments;
@@ -113,6 +114,7 @@ struct AddDoubles {
 /// moments: [groups, 3, channels].
 __global__ void __launch_bounds__(kBlock)
     join_moments_kernel(float* moments, const double* partial, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const std::int64_t channels = tiles.channels, blocks = ceil_div(channels, kJoinChannels);
   const std::int64_t group = blockIdx.x / blocks;
   const int lane = int(threadIdx.x) % kJoinChannels, slice = int(threadIdx.x) / kJoinChannels;

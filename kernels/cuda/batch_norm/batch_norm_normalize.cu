@@ -54,6 +54,7 @@ __device__ inline Moments join_parts(const float* moments,
 
 __global__ void __launch_bounds__(kBlock)
     batch_norm_statistics_kernel(StatisticsArgs a, BatchNormTiles tiles) {
+  wait_for_earlier_work();
   const std::int64_t channels = tiles.channels;
   for (std::int64_t c = global_thread(); c < channels; c += all_threads()) {
     double mean_sum = 0, var_sum = 0, weight_sum = 0;

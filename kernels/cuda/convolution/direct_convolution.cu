@@ -21,6 +21,7 @@ __device__ inline std::int64_t at(
 template <typename T>
 __global__ void __launch_bounds__(kBlock)
     direct_forward_kernel(ConvolutionSpec s, T* y, const T* x, const T* weight, const float* bias) {
+  wait_for_earlier_work();
   const std::int64_t in = s.c / s.groups, out = s.k / s.groups;
   const std::int64_t elems = s.n * s.out_h * s.out_w * s.k;
   for (std::int64_t e = global_thread(); e < elems; e += all_threads()) {
@@ -44,6 +45,7 @@ __global__ void __launch_bounds__(kBlock)
 template <typename T>
 __global__ void __launch_bounds__(kBlock)
     direct_data_gradient_kernel(ConvolutionSpec s, T* dx, const T* dy, const T* weight) {
+  wait_for_earlier_work();
   const std::int64_t in = s.c / s.groups, out = s.k / s.groups;
   const std::int64_t elems = s.n * s.h * s.w * s.c;
   for (std::int64_t e = global_thread(); e < elems; e += all_threads()) {
@@ -71,6 +73,7 @@ __global__ void direct_weight_gradient_kernel(ConvolutionSpec s,
                                               Result* dweight,
                                               const T* x,
                                               const T* dy) {
+  wait_for_earlier_work();
   const std::int64_t in = s.c / s.groups, out = s.k / s.groups;
   const std::int64_t elems = s.k * s.kernel_h * s.kernel_w * in;
   const std::int64_t positions = s.n * s.out_h * s.out_w;

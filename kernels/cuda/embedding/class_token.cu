@@ -19,6 +19,7 @@ __global__ void class_token_kernel(T* y,
                                    std::int64_t samples,
                                    std::int64_t tokens,
                                    std::int64_t width) {
+  wait_for_earlier_work();
   const std::int64_t groups = width / N;
   for (std::int64_t item = global_thread(); item < samples * tokens * groups;
        item += all_threads()) {

@@ -55,6 +55,7 @@ __global__ void column_embedding_kernel(const __grid_constant__ RangeTable<Colum
                                         T* y,
                                         const float* x,
                                         ColumnRows rows) {
+  wait_for_earlier_work();
   const auto place = sources.place_of(std::int32_t(blockIdx.x));
   const ColumnSource source = place.range;
   const std::int64_t begin = place.tile * kTile, elems = rows.samples * source.width;
@@ -79,6 +80,7 @@ __global__ void column_categories_kernel(std::int32_t* tokens,
                                          std::int64_t samples,
                                          std::int64_t features,
                                          std::int64_t categories) {
+  wait_for_earlier_work();
   for (std::int64_t n = global_thread(); n < samples; n += all_threads()) {
     const std::int64_t category = category_of(x[n * features], categories);
     tokens[n] = std::int32_t(category < 0 ? categories : category);
@@ -97,6 +99,7 @@ __global__ void column_embedding_bwd_kernel(float* table_grad,
                                             std::int64_t width,
                                             std::int64_t values,
                                             bool accumulate) {
+  wait_for_earlier_work();
   for (std::int64_t item = global_thread(); item < categories * width; item += all_threads()) {
     const std::int64_t category = item / width, column = item - category * width;
     const std::int32_t begin = offsets[category], end = offsets[category + 1];

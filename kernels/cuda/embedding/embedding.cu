@@ -31,6 +31,7 @@ EmbeddingShape shape_of(const TensorType& activation) {
 template <typename T, int N>
 __global__ void embedding_kernel(
     T* y, const std::int32_t* x, const float* table, const float* positions, EmbeddingShape s) {
+  wait_for_earlier_work();
   const std::int64_t groups = s.width / N;
   for (std::int64_t item = global_thread(); item < s.samples * s.tokens * groups;
        item += all_threads()) {
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(kBlock, 6)
                                 std::int64_t vocabulary,
                                 std::int64_t width,
                                 bool accumulate) {
+  wait_for_earlier_work();
   const std::int64_t groups = width / N;
   for (std::int64_t item = global_thread(); item < vocabulary * groups; item += all_threads()) {
     const std::int64_t token = item / groups;
@@ -100,6 +102,7 @@ __global__ void __launch_bounds__(kBlock)
                                   const std::int32_t* frequent,
                                   std::int64_t width,
                                   bool accumulate) {
+  wait_for_earlier_work();
   constexpr int kColumns = kBlockColumns<N>;
   if (std::int32_t(blockIdx.x) >= frequent[0]) return;
   const std::int32_t token = frequent[1 + blockIdx.x];
@@ -151,6 +154,7 @@ __global__ void __launch_bounds__(kBlock)
 template <typename T, int N>
 __global__ void embedding_bwd_positions_kernel(
     float* positions_grad, const T* dy, std::int64_t positions, EmbeddingShape s, bool accumulate) {
+  wait_for_earlier_work();
   const std::int64_t sample = s.tokens * s.width;
   const std::int64_t items = (accumulate ? s.tokens : positions) * (s.width / N);
   for (std::int64_t item = global_thread(); item < items; item += all_threads()) {

@@ -17,6 +17,7 @@ constexpr int kScanItems = 4;  // neighbours that a thread adds up itself
 __global__ void count_tokens_kernel(std::int32_t* counts,
                                     const std::int32_t* tokens,
                                     std::int64_t rows) {
+  wait_for_earlier_work();
   for (std::int64_t r = global_thread(); r < rows; r += all_threads())
     atomicAdd(&counts[tokens[r]], 1);
 }
@@ -50,6 +51,7 @@ __global__ void __launch_bounds__(kScanThreads) add_up_counts_kernel(std::int32_
                                                                      std::int32_t* next,
                                                                      std::int32_t* frequent,
                                                                      std::int64_t vocabulary) {
+  wait_for_earlier_work();
   std::int32_t sum = 0;
   for (std::int64_t tile = 0; tile < vocabulary; tile += std::int64_t(blockDim.x) * kScanItems) {
     const std::int64_t first = tile + std::int64_t(threadIdx.x) * kScanItems;
@@ -75,6 +77,7 @@ __global__ void gather_rows_kernel(std::int32_t* gathered,
                                    std::int32_t* next,
                                    const std::int32_t* tokens,
                                    std::int64_t rows) {
+  wait_for_earlier_work();
   for (std::int64_t r = global_thread(); r < rows; r += all_threads())
     gathered[atomicAdd(&next[tokens[r]], 1)] = std::int32_t(r);
 }
@@ -84,6 +87,7 @@ __global__ void order_rows_kernel(std::int32_t* order,
                                   const std::int32_t* offsets,
                                   const std::int32_t* tokens,
                                   std::int64_t rows) {
+  wait_for_earlier_work();
   for (std::int64_t r = global_thread(); r < rows; r += all_threads()) {
     const std::int32_t begin = offsets[tokens[r]], end = offsets[tokens[r] + 1];
     std::int32_t place = begin;

@@ -16,6 +16,7 @@ constexpr std::int64_t kBlocksOfMultiprocessor = 16;
 template <typename From, typename To, int N>
 __global__ void add_bias_kernel(
     To* y, const From* values, const float* bias, std::int64_t groups_of_row, std::int64_t groups) {
+  wait_for_earlier_work();
   const std::int64_t step = all_threads() / groups_of_row * groups_of_row;
   const std::int64_t first = global_thread();
   if (first >= step || first >= groups) return;

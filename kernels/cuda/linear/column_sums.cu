@@ -68,6 +68,7 @@ __global__ void slice_sums_kernel(float* partial,
                                   std::int64_t columns,
                                   std::int64_t slice_rows,
                                   int across) {
+  wait_for_earlier_work();
   const int lane = int(threadIdx.x) / across, lanes = int(blockDim.x) / across;
   const std::int64_t column = (std::int64_t(blockIdx.x) * across + threadIdx.x % across) * N;
   const std::int64_t begin = std::int64_t(blockIdx.y) * slice_rows;
@@ -86,6 +87,7 @@ __global__ void slice_sums_kernel(float* partial,
 /// A warp's width of columns in a block.
 __global__ void add_slices_kernel(
     float* sums, const float* partial, std::int64_t slices, std::int64_t columns, bool accumulate) {
+  wait_for_earlier_work();
   const std::int64_t column = std::int64_t(blockIdx.x) * kWarp + threadIdx.x % kWarp;
   const int lane = int(threadIdx.x) / kWarp, lanes = int(blockDim.x) / kWarp;
   Floats<1> sum{};

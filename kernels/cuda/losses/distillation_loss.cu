@@ -44,6 +44,7 @@ __device__ inline float top_of_row(const float* x, int classes) {
 }
 
 __global__ void __launch_bounds__(kMaxThreads) soft_distillation_kernel(Distillation a) {
+  wait_for_earlier_work();
   const std::int64_t row = blockIdx.x;
   const float* const x = a.x + row * a.classes;
   const float* const t = a.t + row * a.classes;
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(kMaxThreads) soft_distillation_kernel(Distilla
 }
 
 __global__ void __launch_bounds__(kMaxThreads) hard_distillation_kernel(Distillation a) {
+  wait_for_earlier_work();
   const std::int64_t row = blockIdx.x;
   const float* const x = a.x + row * a.classes;
   const float* const t = a.t + row * a.classes;
@@ -98,6 +100,7 @@ __global__ void __launch_bounds__(kMaxThreads) hard_distillation_kernel(Distilla
 /// One block.
 __global__ void __launch_bounds__(kSumThreads)
     add_distillation_rows_kernel(float* loss, bool adds_loss, Distillation a) {
+  wait_for_earlier_work();
   double sum = 0;
   for (std::int64_t r = threadIdx.x; r < a.rows; r += blockDim.x) sum += a.losses[r];
   sum = block_sum(sum, dynamic_shared<double>());

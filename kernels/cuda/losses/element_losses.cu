@@ -135,6 +135,7 @@ __device__ inline void add_elements(
 
 template <typename Loss>
 __global__ void element_loss_kernel(ElementLossSums blocks, ElementLossTensors a, Loss loss) {
+  wait_for_earlier_work();
   const auto factor = float(Loss::kSlopeFactor * a.element_weight());
   const std::int64_t groups = a.elems / kGroup;
   ThreadSums sums;
@@ -156,6 +157,7 @@ __global__ void add_blocks_kernel(ElementLossOutputs outputs,
                                   ElementLossSums blocks,
                                   std::int64_t count,
                                   ElementLossTensors a) {
+  wait_for_earlier_work();
   double loss = 0;
   for (std::int64_t b = threadIdx.x; b < count; b += blockDim.x) loss += blocks.losses[b];
   loss = block_sum(loss, dynamic_shared<double>());

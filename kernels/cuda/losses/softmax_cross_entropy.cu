@@ -115,6 +115,7 @@ __device__ inline RowResult reduce_row(const T* x,
 /// A block a row.
 template <typename T>
 __global__ void __launch_bounds__(kMaxThreads) cross_entropy_kernel(CrossEntropy<T> a) {
+  wait_for_earlier_work();
   const std::int64_t row = blockIdx.x;
   const std::int32_t label = a.labels[row];
   if (label == a.ignored) return ignore_row(a, row);
@@ -153,6 +154,7 @@ __global__ void weigh_labels_kernel(WeighedLabels a,
                                     int first,
                                     int count,
                                     const __grid_constant__ ClassWeights weights) {
+  wait_for_earlier_work();
   for (std::int64_t i = global_thread(); i < 2 * a.rows; i += all_threads()) {
     float* const pair = a.weighed + 2 * i;
     const std::int32_t label = a.soft != nullptr ? std::int32_t(a.soft[2 * i]) : a.labels[i / 2];
@@ -171,6 +173,7 @@ __global__ void weigh_labels_kernel(WeighedLabels a,
 template <typename T>
 __global__ void __launch_bounds__(kMaxThreads)
     soft_cross_entropy_kernel(CrossEntropy<T> a, const float* labels) {
+  wait_for_earlier_work();
   const std::int64_t row = blockIdx.x;
   const SoftLabel label = soft_label(labels + 4 * row);
   if (label.first < 0) return ignore_row(a, row);
@@ -210,6 +213,7 @@ __global__ void __launch_bounds__(kSumThreads) add_rows_kernel(LossOutputs outpu
                                                                std::int64_t rows,
                                                                const float* sample_weight,
                                                                std::int64_t tokens) {
+  wait_for_earlier_work();
   double loss = 0;
   int correct = 0, counted = 0;
 #pragma unroll 4

@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(kUnitThreads)
                const StepOutcome* outcome,
                bool aligned,
                Rule rule) {
+  wait_for_earlier_work();
   if (forbids_updates(outcome)) return;
   auto* const partials = dynamic_shared<double>();
   auto* const shared_squares = dynamic_shared<double>(kUnitTeams * sizeof(double));

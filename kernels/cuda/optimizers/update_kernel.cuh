@@ -83,6 +83,7 @@ template <typename Rule>
 __global__ void update_kernel(const __grid_constant__ RangeTable<FlatRange> table,
                               const __grid_constant__ UpdateArguments u,
                               Rule rule) {
+  wait_for_earlier_work();
   if (forbids_updates(u.outcome)) return;
   const float grad_scale = KnowsTensors<Rule> ? 1.0f : grad_scale_of(u.outcome, u.grad_scale);
   const auto place = table.place_of(std::int32_t(blockIdx.x));

@@ -27,6 +27,7 @@ __device__ inline Floats<N> scaled_sum(
 
 template <typename T, int N>
 __global__ void avg_pool_kernel(T* y, const T* x, PoolShape s, Divisor groups, float scale) {
+  wait_for_earlier_work();
   for_each_in_lines<N>(
       s.y.output,
       s.x.output,
@@ -41,6 +42,7 @@ __global__ void avg_pool_kernel(T* y, const T* x, PoolShape s, Divisor groups, f
 
 template <typename T, int N>
 __global__ void avg_pool_bwd_kernel(T* dx, const T* dy, PoolShape s, Divisor groups, float scale) {
+  wait_for_earlier_work();
   for_each_in_lines<N>(
       s.y.input,
       s.x.input,

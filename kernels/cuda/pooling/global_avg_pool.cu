@@ -19,6 +19,7 @@ struct Extents {
 
 template <typename T, int N>
 __global__ void mean_kernel(T* y, const T* x, Extents e) {
+  wait_for_earlier_work();
   const std::int64_t groups = e.c / N;
   for (std::int64_t item = global_thread(); item < e.n * groups; item += all_threads()) {
     const std::int64_t n = item / groups, group = item - n * groups;
@@ -36,6 +37,7 @@ __global__ void mean_kernel(T* y, const T* x, Extents e) {
 
 template <typename T, int N>
 __global__ void spread_kernel(T* dx, const T* dy, Extents e) {
+  wait_for_earlier_work();
   const std::int64_t groups = e.c / N;
   for (std::int64_t item = global_thread(); item < e.n * e.positions * groups;
        item += all_threads()) {

@@ -16,6 +16,7 @@ namespace {
 template <typename T, int N>
 __global__ void max_pool_kernel(
     T* y, std::uint8_t* winner, const T* x, PoolShape s, Divisor groups) {
+  wait_for_earlier_work();
   for_each_in_lines<N>(
       s.y.output,
       s.x.output,
@@ -54,6 +55,7 @@ __global__ void max_pool_kernel(
 template <typename T, int N>
 __global__ void __launch_bounds__(kBlock) max_pool_bwd_kernel(
     T* dx, const T* dy, const std::uint8_t* winner, PoolShape s, Divisor groups) {
+  wait_for_earlier_work();
   for_each_in_lines<N>(s.y.input,
                        s.x.input,
                        s.c,

@@ -19,6 +19,7 @@ __global__ void conclude_step_kernel(StepSums sums,
                                      const double* norms,
                                      std::int64_t count,
                                      StepOutcome* outcome) {
+  wait_for_earlier_work();
   const double squares = ordered_sum(norms, 0, count, dynamic_shared<double>());
   if (threadIdx.x == 0) *outcome = outcome_of(sums, sqrt(squares));
 }
@@ -35,6 +36,7 @@ __global__ void __launch_bounds__(kBlock)
                                const __grid_constant__ RangeTable<FlatRange> table,
                                bool aligned,
                                StepOutcome* outcome) {
+  wait_for_earlier_work();
   auto* const partials = dynamic_shared<double>();
   const int team = int(threadIdx.x) / kNormTeam, tiles = table.tiles();
   const auto place = table.place_of(team < tiles ? team : 0);

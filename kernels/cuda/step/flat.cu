@@ -32,6 +32,7 @@ __global__ void add_unaligned_kernel(float* out,
                                      const float* a,
                                      const float* b,
                                      std::int64_t elems) {
+  wait_for_earlier_work();
   for (std::int64_t i = global_thread(); i < elems; i += all_threads()) out[i] = a[i] + b[i];
 }
 
@@ -40,6 +41,7 @@ __global__ void update_average_kernel(float* average,
                                       std::int64_t elems,
                                       const StepOutcome* outcome,
                                       LaunchCounters counters) {
+  wait_for_earlier_work();
   if (forbids_updates(outcome)) return;
   const float rate = counters.average_rate();
   for (std::int64_t i = global_thread(); i < elems; i += all_threads())
@@ -47,6 +49,7 @@ __global__ void update_average_kernel(float* average,
 }
 
 __global__ void swap_kernel(float* a, float* b, std::int64_t elems) {
+  wait_for_earlier_work();
   for (std::int64_t i = global_thread(); i < elems; i += all_threads()) {
     const float kept = a[i];
     a[i] = b[i];
@@ -67,6 +70,7 @@ __global__ void update_statistics_kernel(float* values,
                                          const float* sums,
                                          const __grid_constant__ RangeTable<StatisticRange> table,
                                          const StepOutcome* outcome) {
+  wait_for_earlier_work();
   if (forbids_updates(outcome)) return;
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   const StatisticRange& range = place.range;
@@ -89,6 +93,7 @@ __global__ void __launch_bounds__(kNormThreads)
                        const float* values,
                        const __grid_constant__ RangeTable<BlockRange> table,
                        bool aligned) {
+  wait_for_earlier_work();
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   const std::int64_t offset = place.range.offset, elems = place.range.elems;
   const std::int64_t block =
@@ -109,6 +114,7 @@ __global__ void gather_kernel(const double* values,
                               const std::int32_t* places,
                               std::int64_t count,
                               double* result) {
+  wait_for_earlier_work();
   const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < count) result[i] = values[places[i]];
 }
@@ -117,6 +123,7 @@ __global__ void gather_kernel(const double* values,
 __global__ void add_norms_kernel(double* result,
                                  const double* partials,
                                  const __grid_constant__ RangeBlocks ranges) {
+  wait_for_earlier_work();
   const double sum = ordered_sum(
       partials, ranges.first[blockIdx.x], ranges.first[blockIdx.x + 1], dynamic_shared<double>());
   if (threadIdx.x == 0) result[blockIdx.x] = sum;

@@ -20,6 +20,7 @@ static_assert(sizeof(BlockProgram) <= 3840, "the arguments of a kernel have 4 Ki
 
 __global__ void __launch_bounds__(kThreads)
     block_program_kernel(const __grid_constant__ BlockProgram program, bool accumulate) {
+  wait_for_earlier_work();
   for (int i = 0; i < program.count; ++i) {
     if (i > 0) __syncthreads();  // what a step wrote, the next may read
     run_step(program.steps[i], accumulate, dynamic_shared<unsigned char>());

@@ -21,6 +21,7 @@ __global__ void clip_values_kernel(float* gradients,
                                    const __grid_constant__ RangeTable<FlatRange> table,
                                    bool aligned,
                                    const StepOutcome* outcome) {
+  wait_for_earlier_work();
   if (forbids_updates(outcome)) return;
   const float unscaled = unscaled_limit(limit, grad_scale_of(outcome, 1.0f));
   const auto place = table.place_of(std::int32_t(blockIdx.x));
@@ -43,6 +44,7 @@ __global__ void __launch_bounds__(kUnitThreads)
     clip_units_kernel(UnitClip clip,
                       const __grid_constant__ RangeTable<Units> table,
                       bool aligned) {
+  wait_for_earlier_work();
   if (forbids_updates(clip.outcome)) return;
   auto* const partials = dynamic_shared<double>();
   auto* const shared_factor = dynamic_shared<float>(kUnitTeams * sizeof(double));

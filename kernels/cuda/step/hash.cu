@@ -30,6 +30,7 @@ __global__ void tile_hashes_kernel(std::uint64_t* tiles,
                                    const float* values,
                                    const __grid_constant__ RangeTable<TiledRange> table,
                                    bool aligned) {
+  wait_for_earlier_work();
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   const TiledRange& range = place.range;
   const std::int64_t begin = place.tile * kHashTile, end = begin + kHashTile;

@@ -68,6 +68,7 @@ template <int kWidth, typename Table>
 __global__ void sum_tree_kernel(const __grid_constant__ Table terms,
                                 float* result,
                                 std::int64_t elems) {
+  wait_for_earlier_work();
   // [sums below the top][threads][kWidth]
   float* const stack = dynamic_shared<float>(0) + threadIdx.x * kWidth;
   const int level = int(blockDim.x) * kWidth;

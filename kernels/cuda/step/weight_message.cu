@@ -14,6 +14,7 @@ __global__ void pack_weights_kernel(std::uint16_t* message,
                                     const float* values,
                                     const __grid_constant__ RangeTable<WeightPiece> table,
                                     bool aligned) {
+  wait_for_earlier_work();
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   const WeightPiece& piece = place.range;
   const std::int64_t begin = place.tile * kMessageTile, end = begin + kMessageTile;
@@ -34,6 +35,7 @@ __global__ void unpack_weights_kernel(float* values,
                                       const std::uint16_t* message,
                                       const __grid_constant__ RangeTable<WeightPiece> table,
                                       bool aligned) {
+  wait_for_earlier_work();
   const auto place = table.place_of(std::int32_t(blockIdx.x));
   const WeightPiece& piece = place.range;
   const std::int64_t begin = place.tile * kMessageTile, end = begin + kMessageTile;

@@ -155,6 +155,10 @@ void check_access(const void* address, std::size_t bytes, Access access, bool al
     region = device_memory().find(address);
     if (region == nullptr) fail_bounds(address, bytes, access);
     end = region->bytes();
+    if (!block_run().has_waited())
+      block_run().fail(cudaErrorLaunchFailure,
+                       fmt::format("touches memory too early: {}, before wait_for_earlier_work()",
+                                   text_of_access(address, bytes, access)));
   }
   if (region->offset_of(address) + bytes > end) fail_bounds(address, bytes, access);
   if (aligned && std::uintptr_t(address) % bytes != 0)

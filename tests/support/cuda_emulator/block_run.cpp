@@ -70,6 +70,10 @@ void BlockRun::enter() {
   watched = true;
   call(arguments);
   watched = false;
+  if (!run.has_waited())
+    run.fail(cudaErrorLaunchFailure,
+             "never waited: ends without wait_for_earlier_work(), so that a dependent launch after "
+             "this one could begin before what came before it is over");
   run.threads_[thread].state = State::ended;
   Context* own = run.threads_[thread].context;
   run.threads_[thread].context = nullptr;
@@ -225,6 +229,25 @@ std::uint64_t BlockRun::warp_operation(
   return thread.bits;
 }
 
+bool BlockRun::has_waited() const { return threads_[std::size_t(progress.thread)].waited; }
+
+void BlockRun::wait_for_predecessors(const Site& site) {
+  watched = false;
+  if (has_waited())
+    fail(cudaErrorLaunchFailure,
+         fmt::format("waits twice: at {} for earlier work, as it has before", text_of(site)));
+  threads_[std::size_t(progress.thread)].waited = true;
+  watched = true;
+}
+
+void BlockRun::trigger_dependents(const Site& site) {
+  watched = false;
+  if (!has_waited())
+    fail(cudaErrorLaunchFailure,
+         fmt::format("triggers too early: at {}, before wait_for_earlier_work()", text_of(site)));
+  watched = true;
+}
+
 std::string BlockRun::place_of(int thread) const {
   return fmt::format(
       "block {}, thread {}", text_of(blockIdx), text_of(threads_[std::size_t(thread)].index));
@@ -253,6 +276,8 @@ std::uint64_t warp_operation(
     WarpOperation operation, unsigned mask, std::uint64_t bits, int source, const Site& site) {
   return block_run().warp_operation(operation, mask, bits, source, site);
 }
+void wait_for_predecessors(const Site& site) { block_run().wait_for_predecessors(site); }
+void trigger_dependents(const Site& site) { block_run().trigger_dependents(site); }
 int lane() { return progress.thread % kWarpLanes; }
 
 }  // namespace lockstep::emulator

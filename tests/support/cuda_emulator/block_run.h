@@ -25,6 +25,10 @@
 // written, and race with no other thread's: see Progress. Under AddressSanitizer, which excludes
 // that instrumentation, bounds and alignment are its and UBSan's work, and races are not seen.
 //
+// Every launch is looked at as if it were a dependent one: Note [Dependent launches]. A thread that
+// touches memory of the device before it has waited, waits twice, or ends without having waited, is
+// found.
+//
 // The first thing found wrong ends the launch with an error status; cudaGetErrorString() tells
 // which thread of which block did what. cuda::check() makes an exception of it that names the
 // kernel.
@@ -41,6 +45,10 @@ class BlockRun {
   int block_barrier(bool predicate, const Site& site);
   std::uint64_t warp_operation(
       WarpOperation operation, unsigned mask, std::uint64_t bits, int source, const Site& site);
+  void wait_for_predecessors(const Site& site);
+  void trigger_dependents(const Site& site);
+  /// Whether it has called wait_for_predecessors().
+  bool has_waited() const;
   /// Ends the whole launch with a Fault whose text is where this thread is, and `text`.
   [[noreturn]] void fail(cudaError_t status, std::string text);
 
@@ -48,6 +56,7 @@ class BlockRun {
   enum class State : std::uint8_t { ready, at_barrier, in_warp_operation, ended };
   struct Thread {
     State state = State::ready;
+    bool waited = false;         ///< for what came before the launch
     Context* context = nullptr;  ///< null before it starts and after it ended
     uint3 index;
     std::source_location site;

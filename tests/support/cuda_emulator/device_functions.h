@@ -35,6 +35,11 @@ std::uint64_t warp_operation(
 void require_aligned(const void* address, std::size_t bytes, const char* instruction);
 /// This thread's number in its warp.
 int lane();
+/// Notes that this thread has waited for what came before the launch; ends the launch where it has
+/// done so already.
+void wait_for_predecessors(const Site& site);
+/// Ends the launch where this thread has not waited before.
+void trigger_dependents(const Site& site);
 
 template <typename T>
 T shuffle(unsigned mask, T value, int source, const Site& site) {
@@ -82,6 +87,16 @@ inline int __all_sync(unsigned mask,
                       int predicate,
                       const std::source_location& site = std::source_location::current()) {
   return __ballot_sync(mask, predicate == 0, site) == 0;
+}
+
+/// Launches run one after another, so that there is nothing to wait for.
+inline void cudaGridDependencySynchronize(
+    const std::source_location& site = std::source_location::current()) {
+  lockstep::emulator::wait_for_predecessors(site);
+}
+inline void cudaTriggerProgrammaticLaunchCompletion(
+    const std::source_location& site = std::source_location::current()) {
+  lockstep::emulator::trigger_dependents(site);
 }
 
 /// Lanes work in groups of `width`; a source outside the own group leaves the value as it is.

@@ -22,7 +22,14 @@ struct CUgraphExec_st {
   lockstep::emulator::Point last_launch = {};
 };
 
+/// What cudaStreamGetCaptureInfo() tells of a node is its type alone.
+struct CUgraphNode_st {
+  cudaGraphNodeType type;
+};
+
 namespace {
+
+CUgraphNode_st a_kernel{cudaGraphNodeTypeKernel}, something_else{cudaGraphNodeTypeHost};
 
 cudaError_t no_graph() { return set_status(cudaErrorInvalidValue, "no such graph"); }
 
@@ -111,6 +118,33 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
   if (stream->capture)
     *status = stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
                                        : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle,
+                                     cudaStreamCaptureStatus* status,
+                                     unsigned long long*,
+                                     cudaGraph_t*,
+                                     const cudaGraphNode_t** before,
+                                     const cudaGraphEdgeData**,
+                                     std::size_t* count) {
+  if (const cudaError_t error = cudaStreamIsCapturing(handle, status); error != cudaSuccess)
+    return error;
+  const Lock lock(device_in_use());
+  cudaStream_t stream = nullptr;
+  if (const cudaError_t error = find_stream(handle, stream); error != cudaSuccess) return error;
+  stream->shown.clear();
+  if (stream->capture)
+    for (const int node : stream->nodes)
+      stream->shown.push_back(
+          stream->capture->nodes[std::size_t(node)].is_kernel ? &a_kernel : &something_else);
+  *before = stream->shown.data();
+  *count = stream->shown.size();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  *type = node->type;
   return cudaSuccess;
 }
 

@@ -65,9 +65,10 @@ cudaError_t record(CUstream_st& stream, Work work) {
   Capture& capture = *stream.capture;
   if (capture.invalid)
     return set_status(cudaErrorStreamCaptureInvalidated, "the capture is invalid since an error");
+  const bool is_kernel = work.counted == &Calls::kernel_launches;
   work.counted = nullptr;
   capture.nodes.push_back(
-      {std::move(work), stream.nodes, &stream == capture.origin, stream.priority});
+      {std::move(work), stream.nodes, &stream == capture.origin, stream.priority, is_kernel});
   stream.nodes = {int(capture.nodes.size()) - 1};
   return cudaSuccess;
 }

@@ -15,6 +15,7 @@ struct Node {
   std::vector<int> after;  ///< nodes that come before it
   bool of_origin = true;   ///< recorded in the stream that the capture began with
   int priority = 0;        ///< of the stream it was recorded in
+  bool is_kernel = false;
 };
 
 struct Capture {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/cuda_emulator/launch.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <map>
 #include <utility>
@@ -56,6 +57,14 @@ void run_grid(const Launch& launch) {
 
 }  // namespace
 
+bool asks_for_dependent_launch(const cudaLaunchConfig_t& config) {
+  return std::any_of(
+      config.attrs, config.attrs + config.numAttrs, [](const cudaLaunchAttribute& attribute) {
+        return attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+               attribute.val.programmaticStreamSerializationAllowed != 0;
+      });
+}
+
 cudaError_t enqueue_launch(cudaStream_t stream, Launch launch) {
   Lock lock(device_in_use());
   try {
@@ -63,6 +72,7 @@ cudaError_t enqueue_launch(cudaStream_t stream, Launch launch) {
   } catch (const Fault& fault) {
     return set_status(fault.status(), fault.what());
   }
+  if (launch.dependent) count(&Calls::dependent_launches);
   return enqueue(lock,
                  stream,
                  {.run = [launch = std::move(launch)] { run_grid(launch); },
@@ -80,5 +90,10 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
         cudaErrorInvalidValue,
         fmt::format("{} bytes of shared memory, a block has {}", value, kMaxSharedBytes));
   shared_limits()[kernel] = std::max(std::size_t(value), kSharedBytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  attributes->ptxVersion = 90;
   return cudaSuccess;
 }

@@ -16,12 +16,16 @@ struct Launch {
   const void* kernel = nullptr;  ///< its address, which attributes are kept under
   void (*call)(const void* arguments) = nullptr;
   std::shared_ptr<const void> arguments = {};
+  bool dependent = false;  ///< may begin before what precedes it has ended
 };
 
 /// Asks `stream` for it. cudaErrorInvalidConfiguration or cudaErrorInvalidValue for a shape that no
 /// device takes; from whoever runs it cudaErrorLaunchFailure, cudaErrorIllegalAddress or
 /// cudaErrorMisalignedAddress for a kernel that does wrong. Then cudaGetErrorString() tells what.
 cudaError_t enqueue_launch(cudaStream_t stream, Launch launch);
+
+/// Whether an attribute of `config` does.
+bool asks_for_dependent_launch(const cudaLaunchConfig_t& config);
 
 /// Holds a kernel and what it is called with. Parameters lie in memory that kernels must not see,
 /// so that handing them over is not watched.
@@ -55,5 +59,6 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
        config->dynamicSmemBytes,
        reinterpret_cast<const void*>(kernel),
        Call::call,
-       std::make_shared<Call>(Call{kernel, {static_cast<Parameters>(arguments)...}})});
+       std::make_shared<Call>(Call{kernel, {static_cast<Parameters>(arguments)...}}),
+       lockstep::emulator::asks_for_dependent_launch(*config)});
 }

@@ -61,6 +61,7 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeThreadLocal,
   cudaStreamCaptureModeRelaxed,
 };
+enum cudaGraphNodeType { cudaGraphNodeTypeKernel, cudaGraphNodeTypeHost };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin };
 
 using cudaStream_t = struct CUstream_st*;
@@ -69,7 +70,7 @@ using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
 using cudaGraphNode_t = struct CUgraphNode_st*;
 using cudaHostFn_t = void (*)(void* argument);
-struct cudaLaunchAttribute;
+using cudaGraphEdgeData = struct EmulatedEdgeData;
 
 inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
@@ -87,6 +88,17 @@ struct cudaDeviceProp {
 enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice };
 struct cudaPointerAttributes {
   cudaMemoryType type;
+};
+struct cudaFuncAttributes {
+  int ptxVersion;  ///< the compute capability that the compiler was told, times 10
+};
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+union cudaLaunchAttributeValue {
+  int programmaticStreamSerializationAllowed;
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
 };
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -155,6 +167,17 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+/// `before`, which holds until the stream is asked for something else, and `count`: what comes next
+/// depends on these nodes. `id`, `graph` and `edges` are left as they are.
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
+                                     cudaStreamCaptureStatus* status,
+                                     unsigned long long* id,
+                                     cudaGraph_t* graph,
+                                     const cudaGraphNode_t** before,
+                                     const cudaGraphEdgeData** edges,
+                                     std::size_t* count);
+/// cudaGraphNodeTypeHost stands for all that is no kernel.
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type);
 inline constexpr unsigned long long cudaGraphInstantiateFlagUseNodePriority = 8;
 
 /// `nodes` null: how many there are is all that is told.
@@ -171,4 +194,9 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 template <typename T>
 cudaError_t cudaFuncSetAttribute(T* kernel, cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
+template <typename T>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, T* kernel) {
+  return cudaFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
 }

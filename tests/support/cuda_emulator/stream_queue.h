@@ -66,7 +66,8 @@ struct CUstream_st {
   int priority = 0;      ///< which only graphs look at
   std::shared_ptr<lockstep::emulator::Queue> queue = std::make_shared<lockstep::emulator::Queue>();
   std::shared_ptr<lockstep::emulator::Capture> capture = {};  ///< which it takes part in, or null
-  std::vector<int> nodes = {};  ///< of the capture: what comes next depends on them
+  std::vector<int> nodes = {};              ///< of the capture: what comes next depends on them
+  std::vector<cudaGraphNode_t> shown = {};  ///< the same, as cudaStreamGetCaptureInfo() told them
 
   lockstep::emulator::Point end() const { return {queue, queue->asked}; }
 };

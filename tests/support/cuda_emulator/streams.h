@@ -44,7 +44,8 @@ long capture_number(void* stream);
 
 /// What was asked of the runtime; neither what a capture recorded nor what a graph replays.
 struct Calls {
-  std::size_t kernel_launches = 0;  ///< and what libraries would launch
+  std::size_t kernel_launches = 0;     ///< and what libraries would launch
+  std::size_t dependent_launches = 0;  ///< of kernels; those that a capture recorded as well
   std::size_t graph_launches = 0;
   std::size_t copies = 0;
   std::size_t host_functions = 0;  ///< lockstep_emulator_enqueue() and cudaLaunchHostFunc()
