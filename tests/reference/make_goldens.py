@@ -57,8 +57,8 @@ LEAST_SCALE = 2.0**-12  # of the largest one
 # zero: which of them open is chance, and what follows from it grows with every step. Small rates and
 # an eps of the gradients' size (the optimizer's own condition is 1 / eps) keep that to a few
 # hundredths of the way; the shallow networks have neither and agree to four digits of it. Nothing in
-# gpt or vit jumps, but the keys' biases have no gradient; to a small eps its rounding would be one. Samples
-# and targets of gpt and llama are tokens, the classes its vocabulary.
+# gpt, vit or convnext jumps, but the keys' biases have no gradient; to a small eps its rounding would be
+# one. Samples and targets of gpt and llama are tokens, the classes its vocabulary.
 MODELS = {
     "mlp_iris": (lambda: mlp(4, 10, 3), (4,), 3, 16, 0.01, 0.001, 1e-8),
     "mlp_mnist": (lambda: mlp(784, 32, 10), (784,), 10, 16, 0.01, 0.001, 1e-8),
@@ -68,7 +68,7 @@ MODELS = {
     "resnet50": (lambda: resnet("resnet50", False), (3, 64, 64), 10, 4, 1e-4, 3e-5, 1e-2),
     "vgg11_cifar": (lambda: vgg_cifar("vgg11_bn"), (3, 32, 32), 10, 8, 1e-4, 3e-5, 1e-2),
     "mobilenet_v2_cifar": (lambda: MobileNetV2(10, True), (3, 16, 16), 10, 8, 1e-4, 3e-5, 1e-2),
-    "convnext_tiny_cifar": (lambda: ConvNextTiny(10, 2), (3, 16, 16), 10, 4, 1e-4, 3e-5, 1e-4),
+    "convnext_tiny_cifar": (lambda: ConvNextTiny(10, 2), (3, 16, 16), 10, 4, 1e-3, 3e-4, 1e-4),
     "vit_ti16_cifar": (lambda: Vit(16, 4, 192, 3, 10), (3, 16, 16), 10, 4, 0.01, 0.001, 1e-4),
     "gpt": (lambda: gpt(True, "tanh", True), (16,), 37, 4, 0.01, 0.001, 1e-4),
     "gpt_plain": (lambda: gpt(False, "none", False), (16,), 37, 4, 0.01, 0.001, 1e-8),
