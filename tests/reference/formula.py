@@ -48,7 +48,7 @@ def initial_parameter(name: str, shape) -> torch.Tensor:
     if len(shape) >= 2:
         return values(name, shape, np.sqrt(6.0 / np.prod(shape[1:])))
     if not name.endswith("weight"):
-        return values(name, shape, 0.1)
+        return values(name, shape, 0.1, 2.0 if name.endswith(("conv.0.1.bias", "conv.1.1.bias")) else 0.0)
     centre = 0.25 if name.endswith("bn3.weight") else 1.0
     return values(name, shape, 0.5 * centre, centre)
 
