@@ -51,7 +51,7 @@ inline std::vector<ModelCase> model_cases() {
       {"resnet18_cifar", cifar("resnet18"), {3, 16, 16}, 8, 1e-4f, 3e-5f, 1e-2f},
       {"resnet50", {.name = "resnet50"}, {3, 64, 64}, 4, 1e-4f, 3e-5f, 1e-2f},
       {"vgg11_cifar", cifar("vgg11"), {3, 32, 32}, 8, 1e-4f, 3e-5f, 1e-2f},
-      {"mobilenet_v2_cifar", cifar("mobilenet-v2"), {3, 16, 16}, 8, 1e-4f, 3e-5f, 1e-2f},
+      {"mobilenet_v2_cifar", cifar("mobilenet-v2"), {3, 16, 16}, 8, 1e-3f, 3e-4f, 1e-2f},
       {"convnext_tiny_cifar", cifar("convnext-tiny"), {3, 16, 16}, 4, 1e-3f, 3e-4f, 1e-4f},
       {"vit_ti16_cifar", cifar("vit-ti16"), {3, 16, 16}, 4, 0.01f, 0.001f, 1e-4f},
       {"gpt", gpt(true, ops::GeluKind::tanh, true), {16}, 4, 0.01f, 0.001f, 1e-4f},

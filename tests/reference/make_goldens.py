@@ -67,7 +67,7 @@ MODELS = {
     "resnet18_cifar": (lambda: resnet("resnet18", True), (3, 16, 16), 10, 8, 1e-4, 3e-5, 1e-2),
     "resnet50": (lambda: resnet("resnet50", False), (3, 64, 64), 10, 4, 1e-4, 3e-5, 1e-2),
     "vgg11_cifar": (lambda: vgg_cifar("vgg11_bn"), (3, 32, 32), 10, 8, 1e-4, 3e-5, 1e-2),
-    "mobilenet_v2_cifar": (lambda: MobileNetV2(10, True), (3, 16, 16), 10, 8, 1e-4, 3e-5, 1e-2),
+    "mobilenet_v2_cifar": (lambda: MobileNetV2(10, True), (3, 16, 16), 10, 8, 1e-3, 3e-4, 1e-2),
     "convnext_tiny_cifar": (lambda: ConvNextTiny(10, 2), (3, 16, 16), 10, 4, 1e-3, 3e-4, 1e-4),
     "vit_ti16_cifar": (lambda: Vit(16, 4, 192, 3, 10), (3, 16, 16), 10, 4, 0.01, 0.001, 1e-4),
     "gpt": (lambda: gpt(True, "tanh", True), (16,), 37, 4, 0.01, 0.001, 1e-4),
