@@ -59,7 +59,8 @@ LEAST_SCALE = 2.0**-12
 # same table. A deep network has millions of ReLUs, of which some in every run lie within rounding of
 # zero: which of them open is chance, and what follows from it grows with every step. Small rates and
 # an eps of the gradients' size (the optimizer's own condition is 1 / eps) keep that to a few
-# hundredths of the way; the shallow networks have neither and agree to four digits of it. Nothing in
+# hundredths of the way; the shallow networks have neither and agree to four digits of it. MobileNetV2
+# starts where ReLU6 cuts few values off (formula.py), which allows it larger rates. Nothing in
 # gpt, vit or convnext jumps, but the keys' biases have no gradient; to a small eps its rounding would be
 # one. Samples and targets of gpt and llama are tokens, the classes its vocabulary.
 MODELS = {
