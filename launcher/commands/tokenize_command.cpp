@@ -168,7 +168,8 @@ class Tokenizing {
     if (flags_.end_of_text.empty()) {
       if (const auto end = tokenizer.end_of_text()) return end;
       throw ConfigError(
-          "tokenize: the tokenizer has neither <|endoftext|> nor <|end_of_text|>, one of which would "
+          "tokenize: the tokenizer has neither <|endoftext|> nor <|end_of_text|>, one of which "
+          "would "
           "follow each document",
           "name another of its tokens by --end-of-text, or none");
     }

@@ -51,7 +51,8 @@ inline std::vector<float> initial_parameter(const std::string& name, const Shape
     const std::int64_t fan_in = file_shape.elems() / file_shape[0];
     return values(name, file_shape.elems(), float(std::sqrt(6.0 / double(fan_in))));
   }
-  const bool before_relu6 = name.find("conv.0.1.") != name.npos || name.find("conv.1.1.") != name.npos;
+  const bool before_relu6 =
+      name.find("conv.0.1.") != name.npos || name.find("conv.1.1.") != name.npos;
   if (!name.ends_with("weight"))
     return values(name, file_shape.elems(), 0.1f, before_relu6 ? 2.0f : 0.0f);
   const float centre = name.ends_with("bn3.weight") ? 0.25f : before_relu6 ? 0.5f : 1.0f;

@@ -133,9 +133,9 @@ def with_llamas_parts(trained):
     file["model"]["merges"] = file["model"]["merges"][:-LEFT_OUT]
     result = Tokenizer.from_str(json.dumps(file))
     result.pre_tokenizer = PARTS["llama3"]
-    result.post_processor = processors.Sequence([
-        processors.ByteLevel(trim_offsets=False),
-        processors.TemplateProcessing(single="<|mark|> $A", special_tokens=[("<|mark|>", trained.token_to_id("<|mark|>"))])])
+    begin = processors.TemplateProcessing(single="<|mark|> $A",
+                                          special_tokens=[("<|mark|>", trained.token_to_id("<|mark|>"))])
+    result.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), begin])
     return result
 
 

@@ -52,7 +52,8 @@ def write() -> None:
             "empty_token": model(vocab={**VOCABULARY, "": 8})}.items():
         put("tokenizer", name, json.dumps(value, ensure_ascii=False))
     for name, text in {
-            "digits": b"\x14a  1 22  x3's", "llama": b"\x28I'LL 12345\r\n\tx!!\n\n  y", "qwen": b"\x3c12 'S\n a\xc5\xbf'\xc5\xbf",
+            "digits": b"\x14a  1 22  x3's", "llama": b"\x28I'LL 12345\r\n\tx!!\n\n  y",
+            "qwen": b"\x3c12 'S\n a\xc5\xbf'\xc5\xbf",
             "words": b"\x10to be, or not to be's  that 'll 12ab", "lines": b"\x15one\n\ntwo \n\n three",
             "added": b"\x08x<|e|><|e f|> a b<|e", "spaces": b"\x04a  \n\n \t b\xc2\xa0\xe3\x80\x80c",
             "replaced": b"\x0eab\xe6\x9dc\xff\xf0\x9f\x99 \xed\xa0\x80", "refused": b"\x0cab\xe6\x9d"}.items():
