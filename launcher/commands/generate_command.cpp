@@ -155,7 +155,9 @@ int generate_command(const std::vector<std::string>& arguments) {
   Sampling sampling;
   app.add_option("--prompt", prompt, "text to continue; token indices where tokens have no text");
   app.add_option(
-         "--tokens", count, "tokens to generate; fewer where the text ends with <|endoftext|>")
+         "--tokens",
+         count,
+         "tokens to generate; fewer where the text ends with <|endoftext|> or <|end_of_text|>")
       ->capture_default_str()
       ->check(whole_number("--tokens", 1, 1 << 24));
   app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")

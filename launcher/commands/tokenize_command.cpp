@@ -31,7 +31,7 @@ struct TokenizeFlags {
   std::int64_t vocabulary = 8192;
   double val_fraction = 0.1;
   std::string documents = "files";
-  std::string end_of_text = "<|endoftext|>";
+  std::string end_of_text;  // empty: the tokenizer's
   std::string invalid_utf8 = "error";
   std::string workers = "auto";
   bool force = false;
@@ -67,9 +67,9 @@ void declare(CLI::App& app, TokenizeFlags& flags) {
       ->check(one_of("--documents", {"files", "lines"}));
   app.add_option("--end-of-text",
                  flags.end_of_text,
-                 "the token that follows each document; none: no token does")
-      ->type_name("none|TOKEN")
-      ->capture_default_str();
+                 "the token that follows each document; none: no token does; without it "
+                 "<|endoftext|>, or Llama 3's <|end_of_text|>")
+      ->type_name("none|TOKEN");
   app.add_option("--invalid-utf8",
                  flags.invalid_utf8,
                  "bytes that are not UTF-8: an error, or each replaced by U+FFFD")
@@ -165,6 +165,14 @@ class Tokenizing {
 
   std::optional<std::int32_t> end_of_text(const data::Tokenizer& tokenizer) const {
     if (flags_.end_of_text == "none") return std::nullopt;
+    if (flags_.end_of_text.empty()) {
+      if (const auto end = tokenizer.end_of_text()) return end;
+      throw ConfigError(
+          "tokenize: the tokenizer has neither <|endoftext|> nor <|end_of_text|>, one of which "
+          "would "
+          "follow each document",
+          "name another of its tokens by --end-of-text, or none");
+    }
     const auto found = tokenizer.find(flags_.end_of_text);
     if (!found)
       throw ConfigError(fmt::format("tokenize: --end-of-text {}: the tokenizer has no such token",

@@ -10,26 +10,14 @@
 #include "core/io/tokenizer/tokenizer_file.h"
 #include "lockstep/error.h"
 #include "lockstep/sources.h"
-#include "tests/data/data_fixture.h"
+#include "tests/data/tokenizer_fixture.h"
 
 namespace lockstep::data {
 namespace {
 
 using testing::HasSubstr;
 
-const std::string kGoldens = LOCKSTEP_SOURCE_DIR "/tests/data/tokenizer_goldens/";
-
-std::string golden(const std::string& name) { return read_text_file(kGoldens + name, ""); }
-
-class Tokenizers : public DataFixture {
- protected:
-  std::vector<std::int32_t> tokens_of(const std::string& file) {
-    const TokenFile tokens(file);
-    std::vector<std::int32_t> result(std::size_t(tokens.size()));
-    tokens.read(0, result);
-    return result;
-  }
-};
+using Tokenizers = TokenizerFixture;
 
 // The goldens' texts and tokens are Hugging Face's: tests/reference/make_tokenizer_goldens.py.
 TEST_F(Tokenizers, TokensAreThoseOfHuggingFace) {
@@ -73,37 +61,6 @@ TEST_F(Tokenizers, WhatIsWrittenIsReadAlike) {
   EXPECT_EQ(io::to_json(second), text);
   EXPECT_EQ(second.pairs().added, first.pairs().added);
   EXPECT_NE(first.fingerprint(), io::read_tokenizer(kGoldens + "tokenizer.json").fingerprint());
-}
-
-TEST_F(Tokenizers, SmallReadsGiveTheTokensOfTheWholeText) {
-  const Tokenizer tokenizer = io::read_tokenizer(kGoldens + "spaced.json");
-  const nlohmann::json cases = nlohmann::json::parse(golden("cases.json"));
-  for (const auto& entry : cases) {
-    const auto text = entry["text"].get<std::string>();
-    const std::string file = write("text", text);
-    for (const std::size_t read_bytes : {1, 3, 7, 64}) {
-      io::TextBlocks blocks(
-          {.file = file, .end = text.size()},
-          io::DocumentUnit::file,
-          io::InvalidUtf8::refused,
-          [&](std::string_view part, std::size_t at) {
-            return tokenizer.model().may_cut(part, at);
-          },
-          read_bytes);
-      std::vector<std::int32_t> tokens;
-      std::uint64_t bytes = 0;
-      TokenEncoder encoder(tokenizer.model());
-      for (io::TextBlock block; blocks.next(block);) {
-        bytes += block.bytes;
-        for (const auto& span : block.spans)
-          encoder.encode(std::string_view(block.text).substr(span.begin, span.end - span.begin),
-                         span.part,
-                         tokens);
-      }
-      EXPECT_EQ(tokens, entry["spaced"].get<std::vector<std::int32_t>>()) << read_bytes << text;
-      EXPECT_EQ(bytes, text.size());
-    }
-  }
 }
 
 TEST_F(Tokenizers, DocumentsEndWithTheTokenAndThreadsChangeNothing) {

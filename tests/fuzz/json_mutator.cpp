@@ -19,7 +19,8 @@ const std::vector<std::string_view> kJsonWords = words_of(
     "target classes ignore_index scale shift table class_names image source tokenizer "
     "truncation padding added_tokens normalizer pre_tokenizer post_processor decoder model vocab "
     "merges id content single_word lstrip rstrip normalized special BPE ByteLevel Sequence "
-    "pretokenizers add_prefix_space use_regex dropout unk_token byte_fallback ignore_merges");
+    "pretokenizers add_prefix_space use_regex dropout unk_token byte_fallback ignore_merges Digits "
+    "individual_digits Split pattern Regex behavior Isolated invert");
 
 /// The text with the SHA-256 that fits it as its last entry.
 std::string sealed_again(Json value, Random& random) {

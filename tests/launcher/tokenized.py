@@ -5,6 +5,7 @@
 tokenized.py PROGRAM Tokenized
 """
 import json
+import pathlib
 import shutil
 import struct
 
@@ -100,6 +101,25 @@ class Tokenized(ProgramTest):
         self.expect_error(self.trained("--documents=separate", "--vocabulary=7", "--force",
                                        data="tokens:some.bin", code=2), 2,
                           "does not say which token ends a document")
+
+    def test_llama_3s_tokenizer(self):
+        self.corpus()
+        file = json.loads((self.folder / "corpus/tokenizer.json").read_text())
+        parts = pathlib.Path(__file__).parent.parent / "data/tokenizer_goldens/parts.json"
+        file["pre_tokenizer"] = json.loads(parts.read_text())["llama3"]
+        file["model"]["ignore_merges"] = True
+        for end, code in (("<|end_of_text|>", 0), ("<|end|>", 2)):
+            self.write("llama.json", json.dumps(file).replace("<|endoftext|>", end))
+            result = self.tokenize("--tokenizer=llama.json", "--out=llama", "--force")
+            self.assertEqual(result.returncode, code, result.stderr)
+        self.assertIn("neither <|endoftext|> nor <|end_of_text|>", result.stderr)
+        self.assertEqual(struct.unpack("<6I", (self.folder / "llama/train.bin").read_bytes()[:24])[5], 300)
+        self.assertEqual(self.tokenize("--tokenizer=llama.json", "--out=none", "--end-of-text=none").returncode, 0)
+        self.trained("--steps=2", data="tokens:llama")
+        kept = json.loads((self.folder / "run/tokenizer.json").read_text())
+        self.assertEqual(kept["pre_tokenizer"], file["pre_tokenizer"])
+        self.assertTrue(kept["model"]["ignore_merges"])
+        self.assertTrue(self.told("generate", "--from=run", "--prompt=12 dogs", "--tokens=3").startswith("12 dogs"))
 
     def test_usage(self):
         self.write("text.txt", TEXT)

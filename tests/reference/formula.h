@@ -43,14 +43,19 @@ inline std::vector<std::int32_t> labels(const std::string& name, std::int64_t co
 /// Initial value of a parameter in the file's layout. Matrices and convolution weights: uniform
 /// with He's bound sqrt(6 / fan_in); other weights (normalisation): 1 +- 0.5, and the last of each
 /// bottleneck block a quarter of that, without which fifty layers make chaos of rounding; the rest:
-/// +- 0.1.
+/// +- 0.1. For the same reason batch norm before ReLU6 within MobileNetV2's blocks has weights of
+/// half of that and biases of 2 +- 0.1: few values are then cut off, and fewer lie within rounding
+/// of it.
 inline std::vector<float> initial_parameter(const std::string& name, const Shape& file_shape) {
   if (file_shape.rank() >= 2) {
     const std::int64_t fan_in = file_shape.elems() / file_shape[0];
     return values(name, file_shape.elems(), float(std::sqrt(6.0 / double(fan_in))));
   }
-  if (!name.ends_with("weight")) return values(name, file_shape.elems(), 0.1f);
-  const float centre = name.ends_with("bn3.weight") ? 0.25f : 1.0f;
+  const bool before_relu6 =
+      name.find("conv.0.1.") != name.npos || name.find("conv.1.1.") != name.npos;
+  if (!name.ends_with("weight"))
+    return values(name, file_shape.elems(), 0.1f, before_relu6 ? 2.0f : 0.0f);
+  const float centre = name.ends_with("bn3.weight") ? 0.25f : before_relu6 ? 0.5f : 1.0f;
   return values(name, file_shape.elems(), 0.5f * centre, centre);
 }
 

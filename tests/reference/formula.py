@@ -6,6 +6,8 @@ import numpy as np
 import torch
 
 SKETCHES = 8
+# Of batch norm within MobileNetV2's blocks.
+BEFORE_RELU6 = ("conv.0.1.weight", "conv.0.1.bias", "conv.1.1.weight", "conv.1.1.bias")
 
 
 def random_key(name: str) -> int:
@@ -47,9 +49,10 @@ def labels(name: str, count: int, classes: int) -> torch.Tensor:
 def initial_parameter(name: str, shape) -> torch.Tensor:
     if len(shape) >= 2:
         return values(name, shape, np.sqrt(6.0 / np.prod(shape[1:])))
+    before_relu6 = name.endswith(BEFORE_RELU6)
     if not name.endswith("weight"):
-        return values(name, shape, 0.1)
-    centre = 0.25 if name.endswith("bn3.weight") else 1.0
+        return values(name, shape, 0.1, 2.0 if before_relu6 else 0.0)
+    centre = 0.25 if name.endswith("bn3.weight") else 0.5 if before_relu6 else 1.0
     return values(name, shape, 0.5 * centre, centre)
 
 

@@ -153,7 +153,7 @@ void WordCounts::add(std::string_view text, const std::vector<AddedToken>& added
     const AddedPlace next = tokens.find(text, begin);
     const std::string_view part = text.substr(begin, std::min(next.begin, text.size()) - begin);
     for (std::size_t at = 0; at < part.size();) {
-      const std::size_t end = word_end(part, at);
+      const std::size_t end = word_end(part, at, WordPattern::gpt2);
       const std::string_view word = part.substr(at, end - at);
       if (const auto found = counts_.find(word); found != counts_.end())
         ++found->second;

@@ -5,7 +5,7 @@
 
 namespace lockstep::data {
 
-/// What GPT-2's pattern distinguishes: \p{L}, \p{N}, \s (White_Space) and the rest.
+/// What the patterns of words distinguish: \p{L}, \p{N}, \s (White_Space) and the rest.
 enum class CharacterClass : std::uint8_t { other, letter, number, space };
 
 /// The class of a code point in Unicode 16.0, of codes above U+10FFFF `other`.

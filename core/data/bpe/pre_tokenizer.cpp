@@ -10,6 +10,8 @@
 namespace lockstep::data {
 namespace {
 
+constexpr std::size_t kNoLimit = std::string_view::npos;
+
 struct ClassifiedCharacter {
   CharacterClass kind = CharacterClass::other;
   std::size_t bytes = 0;
@@ -31,19 +33,30 @@ ClassifiedCharacter character_at(std::string_view text, std::size_t at) {
   return {character_class(character.code), std::size_t(std::max(character.bytes, 1))};
 }
 
-/// Where the run of characters of `kind` ends that goes through `at`, and where its last begins.
+bool is_line_break(char byte) { return byte == '\n' || byte == '\r'; }
+
+/// Where the run of characters of `kind` ends that goes through `at`, of at most so many, and where
+/// its last begins.
 struct Run {
   std::size_t last = 0, end = 0;
 };
-Run run_from(std::string_view text, std::size_t at, CharacterClass kind) {
+Run run_from(std::string_view text,
+             std::size_t at,
+             CharacterClass kind,
+             std::size_t most = kNoLimit) {
   Run run{at, at};
-  while (run.end < text.size()) {
+  for (; run.end < text.size() && most > 0; --most) {
     const ClassifiedCharacter next = character_at(text, run.end);
     if (next.kind != kind) break;
     run.last = run.end;
     run.end += next.bytes;
   }
   return run;
+}
+
+std::size_t line_breaks_end(std::string_view text, std::size_t at) {
+  while (at < text.size() && is_line_break(text[at])) ++at;
+  return at;
 }
 
 /// Bytes of 's 't 'm 'd 're 've 'll at `at`; 0: none of them.
@@ -54,16 +67,27 @@ std::size_t contraction(std::string_view text, std::size_t at) {
   return rest == "re" || rest == "ve" || rest == "ll" ? 3 : 0;
 }
 
-/// Whether a word ends between two characters whatever is around them.
-bool is_cut(CharacterClass before, CharacterClass after) {
-  if (before == CharacterClass::space) return false;
-  if (after == CharacterClass::space) return true;
-  return before != CharacterClass::other && before != after;
+/// The same in letters of both cases: of an s, U+017F too is one (CaseFolding.txt of Unicode).
+std::size_t contraction_of_any_case(std::string_view text, std::size_t at) {
+  const std::string_view rest = text.substr(at + 1, 2);
+  if (rest == "\u017F") return 3;
+  std::array<char, 3> lower{'\'', '\0', '\0'};
+  for (std::size_t i = 0; i < rest.size(); ++i)
+    lower[i + 1] = rest[i] >= 'A' && rest[i] <= 'Z' ? char(rest[i] - 'A' + 'a') : rest[i];
+  return contraction({lower.data(), rest.size() + 1}, 0);
 }
 
-}  // namespace
+/// What Digits of Hugging Face's takes for one. Its library has them from Rust, of Unicode 17.0,
+/// while its patterns have those of 16.0.
+bool is_apart(std::string_view text, std::size_t at, const ClassifiedCharacter& character) {
+  if (character.kind == CharacterClass::number) return true;
+  if (character.kind != CharacterClass::other || character.bytes < 4) return false;
+  const std::uint32_t code = decode_utf8(text, at).code;
+  return (code >= 0x11DE0 && code <= 0x11DE9) || (code >= 0x16FF4 && code <= 0x16FF6);
+}
 
-std::size_t word_end(std::string_view text, std::size_t at) {
+/// GPT-2's pattern in a text.
+std::size_t gpt2_end(std::string_view text, std::size_t at) {
   if (text[at] == '\'')
     if (const std::size_t bytes = contraction(text, at); bytes > 0) return at + bytes;
   const ClassifiedCharacter first = character_at(text, at);
@@ -78,34 +102,92 @@ std::size_t word_end(std::string_view text, std::size_t at) {
   return spaces.end < text.size() && spaces.last > at ? spaces.last : spaces.end;
 }
 
-std::size_t last_cut(std::string_view text, std::size_t at_least) {
+/// GPT-2's pattern in what lies between digits.
+std::size_t digits_end(std::string_view text, std::size_t at) {
+  const ClassifiedCharacter first = character_at(text, at);
+  if (is_apart(text, at, first)) return at + first.bytes;
+  // How a word ends depends on what follows it where it is white space, or signs among which are
+  // characters that Digits alone takes for digits.
+  std::size_t end = gpt2_end(text, at);
+  if (first.kind == CharacterClass::space) {
+    const Run spaces = run_from(text, at, CharacterClass::space);
+    if (spaces.end < text.size() && is_apart(text, spaces.end, character_at(text, spaces.end)))
+      return spaces.end;
+  }
+  for (std::size_t next = at; next < end;) {
+    const ClassifiedCharacter character = character_at(text, next);
+    if (is_apart(text, next, character)) return next;
+    next += character.bytes;
+  }
+  return end;
+}
+
+/// Llama 3's pattern, with so many digits in a word.
+std::size_t llama_end(std::string_view text, std::size_t at, std::size_t most_digits) {
+  if (text[at] == '\'')
+    if (const std::size_t bytes = contraction_of_any_case(text, at); bytes > 0) return at + bytes;
+  const ClassifiedCharacter first = character_at(text, at);
+  const std::size_t second_at = at + first.bytes;
+  if (first.kind == CharacterClass::letter) return run_from(text, second_at, first.kind).end;
+  if (first.kind == CharacterClass::number) return run_from(text, at, first.kind, most_digits).end;
+  const bool has_second = second_at < text.size();
+  const CharacterClass second =
+      has_second ? character_at(text, second_at).kind : CharacterClass::space;
+  if (second == CharacterClass::letter && !is_line_break(text[at]))
+    return run_from(text, second_at, second).end;
+  if (first.kind == CharacterClass::other || (text[at] == ' ' && second == CharacterClass::other))
+    return line_breaks_end(text, run_from(text, second_at, CharacterClass::other).end);
+  const Run spaces = run_from(text, at, CharacterClass::space);
+  for (std::size_t end = spaces.end; end > at; --end)
+    if (is_line_break(text[end - 1])) return end;
+  return spaces.end < text.size() && spaces.last > at ? spaces.last : spaces.end;
+}
+
+/// A character by what is_cut() has to know.
+struct Neighbour {
+  CharacterClass kind = CharacterClass::space;
+  bool is_line_break = false;
+};
+
+/// Whether a word ends between two characters whatever is around them.
+bool is_cut(const Neighbour& before, const Neighbour& after, WordPattern pattern) {
+  const bool breaks_end_words = pattern == WordPattern::llama3 || pattern == WordPattern::qwen2;
+  if (before.kind == CharacterClass::space)
+    return breaks_end_words && before.is_line_break && after.kind != CharacterClass::space;
+  const bool is_sign = before.kind == CharacterClass::other;
+  if (after.kind == CharacterClass::space)
+    return !(breaks_end_words && is_sign && after.is_line_break);
+  return !is_sign && before.kind != after.kind;
+}
+
+}  // namespace
+
+std::size_t word_end(std::string_view text, std::size_t at, WordPattern pattern) {
+  switch (pattern) {
+    case WordPattern::gpt2:
+      return gpt2_end(text, at);
+    case WordPattern::digits:
+      return digits_end(text, at);
+    case WordPattern::llama3:
+      return llama_end(text, at, 3);
+    case WordPattern::qwen2:
+      return llama_end(text, at, 1);
+  }
+  return text.size();
+}
+
+std::size_t last_cut(std::string_view text, std::size_t at_least, WordPattern pattern) {
   std::size_t end = text.size();
-  CharacterClass after = CharacterClass::space;
+  Neighbour after;
   bool has_after = false;
   while (end > at_least) {
     std::size_t begin = end - 1;
     while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
-    const CharacterClass before = character_at(text, begin).kind;
-    if (has_after && is_cut(before, after)) return end;
+    const Neighbour before{character_at(text, begin).kind, is_line_break(text[begin])};
+    if (has_after && is_cut(before, after, pattern)) return end;
     after = before;
     has_after = true;
     end = begin;
-  }
-  return std::string_view::npos;
-}
-
-std::size_t first_cut(std::string_view text, std::size_t at) {
-  // From the begin of a character.
-  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
-  std::size_t begin = at;
-  if (begin > 0)
-    for (--begin; begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80;) --begin;
-  while (begin < text.size()) {
-    const ClassifiedCharacter before = character_at(text, begin);
-    const std::size_t next = begin + before.bytes;
-    if (next < text.size() && next >= at && is_cut(before.kind, character_at(text, next).kind))
-      return next;
-    begin = next;
   }
   return std::string_view::npos;
 }

@@ -4,22 +4,19 @@
 #include <cstddef>
 #include <string_view>
 
+#include "lockstep/tokens/byte_pairs.h"
+
 namespace lockstep::data {
 
-/// Where the word ends that begins at `at` < text.size(), by GPT-2's pattern (Radford et al. 2019;
-/// encoder.py of its release):
-///
-///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-///
-/// The words of a text follow one another without gaps. `text` is valid UTF-8.
-std::size_t word_end(std::string_view text, std::size_t at);
+/// Where the word ends that begins at `at` < text.size(). The words of a text follow one another
+/// without gaps. `text` is valid UTF-8.
+std::size_t word_end(std::string_view text, std::size_t at, WordPattern pattern);
 
 /// The largest place in (at_least, text.size()) at which `text` may be cut so that the words of
 /// both parts are those of the whole, whatever follows: after a letter or a digit where neither
-/// follows, and between a character and white space. npos: there is none.
-std::size_t last_cut(std::string_view text, std::size_t at_least);
-
-/// The first such place in [at, text.size()); npos: there is none.
-std::size_t first_cut(std::string_view text, std::size_t at);
+/// follows, and between a character and white space; of Llama 3's and Qwen 2's patterns, whose
+/// words may end with line breaks, also after a line break where no white space follows, but not
+/// before one that follows a sign. npos: there is none.
+std::size_t last_cut(std::string_view text, std::size_t at_least, WordPattern pattern);
 
 }  // namespace lockstep::data

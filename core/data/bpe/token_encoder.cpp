@@ -60,17 +60,14 @@ void TokenEncoder::encode_words(std::string_view text,
     text = prefixed_;
   }
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = word_end(text, at);
+    const std::size_t end = word_end(text, at, model_.pairs().pattern);
     encode_word(text.substr(at, end - at), tokens);
     at = end;
   }
 }
 
 void TokenEncoder::encode_word(std::string_view word, std::vector<std::int32_t>& tokens) {
-  if (word.size() > Known::kMaxBytes) {
-    word.size() <= kShortWord ? merge_short(word, tokens) : merge_long(word, tokens);
-    return;
-  }
+  if (word.size() > Known::kMaxBytes) return find_or_merge(word, tokens);
   std::array<char, sizeof(Known::Key)> bytes{};
   std::memcpy(bytes.data(), word.data(), word.size());
   bytes.back() = char(word.size());
@@ -81,7 +78,7 @@ void TokenEncoder::encode_word(std::string_view word, std::vector<std::int32_t>&
   Known& known = known_[(mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u >> 32 & (kKnownWords - 1)];
   if (known.key != key) {
     const std::size_t before = tokens.size();
-    merge_short(word, tokens);
+    find_or_merge(word, tokens);
     const std::size_t count = tokens.size() - before;
     if (count > Known::kMaxTokens) return;
     known.key = key;
@@ -90,6 +87,12 @@ void TokenEncoder::encode_word(std::string_view word, std::vector<std::int32_t>&
     return;
   }
   tokens.insert(tokens.end(), known.tokens.begin(), known.tokens.begin() + known.count);
+}
+
+void TokenEncoder::find_or_merge(std::string_view word, std::vector<std::int32_t>& tokens) {
+  if (model_.pairs().ignore_merges)
+    if (const std::int32_t token = model_.find(word); token >= 0) return tokens.push_back(token);
+  word.size() <= kShortWord ? merge_short(word, tokens) : merge_long(word, tokens);
 }
 
 std::int32_t TokenEncoder::byte_token(char byte) const {

@@ -47,6 +47,7 @@ class TokenEncoder {
   void encode_later(std::string_view text, TextPart part, std::vector<std::int32_t>& tokens);
   void encode_words(std::string_view text, TextPart part, std::vector<std::int32_t>& tokens);
   void encode_word(std::string_view word, std::vector<std::int32_t>& tokens);
+  void find_or_merge(std::string_view word, std::vector<std::int32_t>& tokens);
   void merge_short(std::string_view word, std::vector<std::int32_t>& tokens);
   void merge_long(std::string_view word, std::vector<std::int32_t>& tokens);
   void add_candidate(std::int32_t place, std::vector<Candidate>& heap);

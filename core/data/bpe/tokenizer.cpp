@@ -46,7 +46,10 @@ std::optional<std::int32_t> Tokenizer::find(std::string_view text) const {
   return token < 0 ? std::nullopt : std::optional(token);
 }
 
-std::optional<std::int32_t> Tokenizer::end_of_text() const { return find("<|endoftext|>"); }
+std::optional<std::int32_t> Tokenizer::end_of_text() const {
+  const auto end = find("<|endoftext|>");
+  return end ? end : find("<|end_of_text|>");
+}
 
 const BytePairs& Tokenizer::pairs() const { return model_->pairs(); }
 

@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
+#include "core/data/bpe/word_patterns.h"
 
 namespace lockstep::data {
 namespace {
@@ -32,6 +33,11 @@ void append(std::string& text, std::string_view part) {
 
 std::string fingerprint_of(const BytePairs& pairs) {
   std::string text = "byte pairs, GPT-2's pattern";
+  // Of what other tokenizers have nothing is there for GPT-2's, whose token files are the older.
+  if (pairs.pattern != WordPattern::gpt2 || pairs.ignore_merges)
+    text = fmt::format("byte pairs, pattern {}, merges {}",
+                       pattern_name(pairs.pattern),
+                       pairs.ignore_merges ? "ignored for tokens" : "followed");
   append(text, pairs.add_prefix_space);
   append(text, pairs.tokens.size());
   for (const std::string& token : pairs.tokens) append(text, token);

@@ -47,12 +47,14 @@ std::size_t promised_bytes(char first) {
 TextBlocks::TextBlocks(const TextRange& range,
                        DocumentUnit unit,
                        InvalidUtf8 invalid,
+                       data::WordPattern pattern,
                        MayCut may_cut,
                        std::size_t read_bytes)
     : range_(range),
       file_(range.file),
       unit_(unit),
       invalid_(invalid),
+      pattern_(pattern),
       may_cut_(std::move(may_cut)),
       read_bytes_(read_bytes),
       read_(range.begin) {}
@@ -109,7 +111,7 @@ std::size_t TextBlocks::find_cut() const {
   if (unit_ == DocumentUnit::line)
     if (const std::size_t line = text_.rfind('\n'); line != text_.npos) return line + 1;
   for (;;) {
-    const std::size_t cut = data::last_cut(std::string_view(text_).substr(0, end), 0);
+    const std::size_t cut = data::last_cut(std::string_view(text_).substr(0, end), 0, pattern_);
     if (cut == std::string_view::npos || may_cut_(text_, cut)) return cut;
     end = cut;
   }

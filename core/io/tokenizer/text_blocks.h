@@ -42,8 +42,8 @@ struct TextBlock {
 };
 
 /// Reads a range of a file as blocks of some megabytes at most, whatever its size: the words of all
-/// blocks are those of the whole text. Lines are documents without their ends of line, and empty
-/// ones are skipped.
+/// blocks, by `pattern`, are those of the whole text. Lines are documents without their ends of
+/// line, and empty ones are skipped.
 class TextBlocks {
  public:
   /// Whether a text may be cut at a place: not within an added token.
@@ -54,6 +54,7 @@ class TextBlocks {
   TextBlocks(const TextRange& range,
              DocumentUnit unit,
              InvalidUtf8 invalid,
+             data::WordPattern pattern,
              MayCut may_cut,
              std::size_t read_bytes = std::size_t{1} << 20);
 
@@ -73,6 +74,7 @@ class TextBlocks {
   FileReader file_;
   DocumentUnit unit_;
   InvalidUtf8 invalid_;
+  data::WordPattern pattern_;
   MayCut may_cut_;
   std::size_t read_bytes_;
   std::uint64_t read_ = 0;                       // bytes of the file, up to the next

@@ -32,11 +32,12 @@ std::uint64_t line_after(const FileReader& file, std::uint64_t offset) {
 template <typename Use>
 void for_each_block(const std::vector<TextRange>& texts,
                     const TokenizeOptions& options,
+                    data::WordPattern pattern,
                     const TextBlocks::MayCut& may_cut,
                     const Use& use) {
   std::uint64_t done = 0;
   for (const TextRange& range : texts) {
-    TextBlocks blocks(range, options.unit, options.invalid_utf8, may_cut);
+    TextBlocks blocks(range, options.unit, options.invalid_utf8, pattern, may_cut);
     for (TextBlock block; blocks.next(block);) {
       done += block.bytes;
       use(std::move(block), range);
@@ -128,6 +129,7 @@ data::Tokenizer train_tokenizer(const std::vector<TextRange>& texts,
   for_each_block(
       texts,
       options,
+      data::WordPattern::gpt2,
       [&](std::string_view text, std::size_t at) { return !tokens.spans(text, at); },
       [&](TextBlock block, const TextRange&) {
         for (const TextBlock::Span& span : block.spans)
@@ -153,6 +155,7 @@ std::int64_t write_tokens(const std::vector<TextRange>& texts,
   for_each_block(
       texts,
       options,
+      tokenizer.pairs().pattern,
       [&](std::string_view text, std::size_t at) { return tokenizer.model().may_cut(text, at); },
       [&](TextBlock block, const TextRange& range) {
         pool.give({.block = std::move(block), .file = range.file}, write);

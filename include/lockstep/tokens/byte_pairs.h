@@ -18,6 +18,22 @@ struct AddedToken {
   bool operator==(const AddedToken&) const = default;
 };
 
+/// How a text is cut into words, within which pairs of bytes merge. \p{L}, \p{N} and \s are
+/// Unicode's.
+enum class WordPattern : std::uint8_t {
+  /// GPT-2's (Radford et al. 2019; encoder.py of its release):
+  ///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+  gpt2,
+  /// SmolLM's and StarCoder's: each \p{N} is a word, and what lies between them is cut by GPT-2's.
+  digits,
+  /// Llama 3's, and cl100k_base's of OpenAI:
+  ///   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
+  ///    ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+  llama3,
+  /// Qwen 2's: as Llama 3's, with \p{N} for \p{N}{1,3}.
+  qwen2
+};
+
 /// What a byte-level byte-pair encoding consists of.
 struct BytePairs {
   std::vector<std::string> tokens = {};  ///< the bytes of each token; empty: no such token
@@ -26,9 +42,11 @@ struct BytePairs {
   std::vector<std::pair<std::int32_t, std::int32_t>> merges = {};
   std::vector<AddedToken> added = {};
   bool add_prefix_space = false;  ///< a text that does not begin with a space gets one
+  WordPattern pattern = WordPattern::gpt2;
+  bool ignore_merges = false;  ///< a word that is a token becomes it, whatever merges make of it
 };
 
-/// A word, what GPT-2's pattern does not cut, of more bytes is refused.
+/// A word, what the pattern does not cut, of more bytes is refused.
 inline constexpr std::size_t kMaxWordBytes = std::size_t{4} << 20;
 
 }  // namespace lockstep::data

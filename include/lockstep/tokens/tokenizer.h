@@ -15,11 +15,11 @@ namespace lockstep::data {
 
 class TokenizerModel;
 
-/// Texts as tokens and back, by a byte-level byte-pair encoding: a text is cut into words by
-/// GPT-2's pattern (Radford et al. 2019), and of the bytes of a word the pair that comes first
-/// among the merges becomes one token, again and again (Sennrich et al. 2016, "Neural Machine
-/// Translation of Rare Words with Subword Units", algorithm 1). Tokens are those of Hugging Face's
-/// tokenizers. Copies share their tables; used by any number of threads.
+/// Texts as tokens and back, by a byte-level byte-pair encoding: a text is cut into words by a
+/// pattern (WordPattern), and of the bytes of a word the pair that comes first among the merges
+/// becomes one token, again and again (Sennrich et al. 2016, "Neural Machine Translation of Rare
+/// Words with Subword Units", algorithm 1). Tokens are those of Hugging Face's tokenizers. Copies
+/// share their tables; used by any number of threads.
 class Tokenizer {
  public:
   /// Throws DataError naming the token or the merge: a merge of tokens that do not exist, or whose
@@ -36,7 +36,7 @@ class Tokenizer {
   std::string decode(std::span<const std::int32_t> tokens) const;
   /// The number of an added token, or of a token, with this text.
   std::optional<std::int32_t> find(std::string_view text) const;
-  /// The number of "<|endoftext|>".
+  /// The number of "<|endoftext|>", or where there is none of Llama 3's "<|end_of_text|>".
   std::optional<std::int32_t> end_of_text() const;
   const BytePairs& pairs() const;
   /// SHA-256 of all that decides tokens, in hexadecimal digits.
