@@ -40,6 +40,15 @@ bool SmallBucketAllGather::takes(int nodes, std::int64_t bucket_elems) {
   return bytes <= kSmallBucketBytes && bytes * nodes <= kMaxBytes;
 }
 
+std::vector<std::int64_t> kept_elems(std::span<const Bucket> buckets, int ranks) {
+  std::vector<std::int64_t> elems;
+  for (const Bucket& bucket : buckets)
+    elems.push_back(SmallBucketAllGather::takes(ranks, bucket.elems)
+                        ? bucket.elems
+                        : chunks_of(bucket.elems, 0, 1, ranks).elems);
+  return elems;
+}
+
 void SmallBucketAllGather::reserve(const ExchangeSize& size, std::int64_t bucket_elems) {
   const std::size_t bytes = std::size_t(bucket_elems) * sizeof(float);
   grow(backend_, received_, std::size_t(size.nodes) * bytes);

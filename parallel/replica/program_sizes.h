@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/exec/sizing_backend.h"
@@ -25,6 +26,10 @@ class MicroBatchSizes {
   const ProgramSize& training(std::size_t choice);
   /// Nothing for micro-batches of 0 samples.
   const std::optional<ProgramSize>& evaluation() const { return evaluation_; }
+  /// What rank 0 reserves on its device for `programs`, with the teacher and the exchange.
+  std::size_t training_bytes(std::span<const ProgramSize> programs,
+                             const TrainOptions& options,
+                             const BatchPlan& batch) const;
   /// See CompiledTeacher; 0 where there is none.
   std::size_t teacher_bytes() const { return teacher_bytes_; }
   /// See compile_orthogonalization(). Nothing under most optimizers.
