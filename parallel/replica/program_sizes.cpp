@@ -119,10 +119,9 @@ std::size_t ProgramSizes::least_bytes(const TrainOptions& options, const BatchPl
   for (std::size_t i = first; i < last; ++i) {
     std::vector<ProgramSize> programs{sizes.training(i), *sizes.evaluation()};
     if (const auto size = sizes.orthogonalization(options)) programs.push_back(*size);
-    least = std::min(least, training_bytes(programs, sizes.space(), gradients, options));
+    least = std::min(least, sizes.training_bytes(programs, options, batch));
   }
-  return least + sizes.teacher_bytes() +
-         exchange_memory(sizes.graph(), sizes.space(), gradients, options, batch, device_.traits());
+  return least;
 }
 
 }  // namespace lockstep

@@ -30,8 +30,6 @@ class MicroBatchSizes {
   std::size_t training_bytes(std::span<const ProgramSize> programs,
                              const TrainOptions& options,
                              const BatchPlan& batch) const;
-  /// See CompiledTeacher; 0 where there is none.
-  std::size_t teacher_bytes() const { return teacher_bytes_; }
   /// See compile_orthogonalization(). Nothing under most optimizers.
   std::optional<ProgramSize> orthogonalization(const TrainOptions& options);
 
@@ -48,7 +46,7 @@ class MicroBatchSizes {
   std::vector<RecomputeChoice> choices_;         // empty: not asked for
   std::map<std::size_t, ProgramSize> training_;  // by choice, those asked for
   std::optional<ProgramSize> evaluation_, orthogonalization_;
-  std::size_t teacher_bytes_ = 0;
+  std::size_t teacher_bytes_ = 0;  // see CompiledTeacher; 0 where there is none
 };
 
 /// Memory of a model's programs by all that they depend on: micro-batch, precision, batch norm,

@@ -2,7 +2,6 @@
 // A training step: segments, each a plan of parts that run eagerly, are captured or are replayed,
 // as Note [Step graphs] in core/step/step_graphs.h says.
 #include <algorithm>
-#include <chrono>
 
 #include "core/step/fault_injector.h"
 #include "lockstep/error.h"
@@ -11,8 +10,6 @@
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 Phase phase_of(StepWork work) {
   switch (work) {
@@ -34,10 +31,6 @@ Phase phase_of(StepWork work) {
 /// Parts of a phase that follow each other are timed together, but for sums of shards.
 bool timed_together(StepWork a, StepWork b) {
   return a == b || (phase_of(a) == phase_of(b) && b != StepWork::sum_shard);
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 }  // namespace

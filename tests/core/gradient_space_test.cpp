@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
-#include <numeric>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "core/nn/trace.h"
@@ -58,57 +58,63 @@ std::int64_t largest_sharded(const FlatSpace& space) {
   return largest;
 }
 
-/// Plays a turn: in each element the bucket whose gradients lie there, or -1 where the padding has
-/// not been cleared since. A bucket is exchanged as late as a step allows.
+/// Of a run, the bucket that has element `i` of the gradients.
+int bucket_at(const GradientSpace& places, const GradientReuse& run, std::int64_t i) {
+  int b = run.first;
+  while (i >= places.place_of(b) + places.buckets()[std::size_t(b)].elems) ++b;
+  return b;
+}
+
+/// Plays a turn: `content` has of each element the bucket whose gradients, or cleared padding, lie
+/// there; -1: neither. A bucket is exchanged as late as a step allows.
 void expect_that_a_turn_is_right(const GradientSpace& places,
                                  const Graph& graph,
                                  const FlatSpace& space,
                                  std::vector<int>& content) {
   const std::vector<std::vector<int>> reuses = places.reuses_before(graph, space);
-  std::set<int> exchanged;
-  const auto whole = [&](int b) {
+  std::set<int> begun, exchanged;
+  const auto extent = [&](int b) {
     const Bucket& bucket = places.buckets()[std::size_t(b)];
-    return std::all_of(content.begin() + bucket.offset,
-                       content.begin() + bucket.offset + bucket.elems,
-                       [&](int is) { return is == b; });
+    return std::span(content).subspan(std::size_t(bucket.offset), std::size_t(bucket.elems));
+  };
+  const auto expect_whole = [&](int b) {
+    EXPECT_TRUE(std::ranges::all_of(extent(b), [&](int is) { return is == b; })) << "bucket " << b;
   };
   for (std::size_t node = 0; node < graph.nodes().size(); ++node) {
     for (const int index : reuses[node]) {
       const GradientReuse& reuse = places.reuses()[std::size_t(index)];
       for (const int b : reuse.after) {
-        EXPECT_TRUE(whole(b)) << "bucket " << b << " is exchanged without some of its gradients";
+        expect_whole(b);
         EXPECT_TRUE(exchanged.insert(b).second);
       }
-      for (int b = reuse.first; b < reuse.end; ++b) {
-        const Bucket& bucket = places.buckets()[std::size_t(b)];
-        for (std::int64_t i = bucket.offset; i < bucket.offset + bucket.elems; ++i) {
-          const int was = content[std::size_t(i)];
-          ASSERT_TRUE(was < 0 || exchanged.contains(was)) << was << " is overwritten by " << b;
-          content[std::size_t(i)] = -1;
+      for (int b = reuse.first; b < reuse.end; ++b)
+        for (int& is : extent(b)) {
+          ASSERT_TRUE(!begun.contains(is) || exchanged.contains(is))
+              << is << " overwritten by " << b;
+          is = -1;
         }
-      }
       for (const GradientStretch& padding : reuse.padding)
         for (std::int64_t i = padding.offset; i < padding.offset + padding.elems; ++i)
-          for (int b = reuse.first; b < reuse.end; ++b)
-            if (const Bucket& bucket = places.buckets()[std::size_t(b)];
-                i >= bucket.offset && i < bucket.offset + bucket.elems)
-              content[std::size_t(i)] = b;
+          content[std::size_t(i)] = bucket_at(places, reuse, i);
     }
     for (const ValueId output : graph.nodes()[node].outputs) {
       const int parameter = graph.value(output).accumulates_into;
       if (parameter < 0) continue;
       const Segment& segment = space.of(parameter);
-      const std::int64_t place = places.place_of(segment);
-      for (std::int64_t i = 0; i < segment.elems; ++i) {
-        const auto bucket = std::ranges::find_if(space.buckets, [&](const Bucket& b) {
-          return segment.offset + i < b.offset + b.elems;
-        });
-        content[std::size_t(place + i)] = int(bucket - space.buckets.begin());
+      const std::int64_t shift = places.place_of(segment) - segment.offset;
+      for (int b = segment.bucket; b < int(space.buckets.size()); ++b) {
+        const Bucket& bucket = space.buckets[std::size_t(b)];
+        const std::int64_t begin = std::max(bucket.offset, segment.offset);
+        const std::int64_t end =
+            std::min(bucket.offset + bucket.elems, segment.offset + segment.elems);
+        if (end <= begin) break;
+        std::fill_n(content.begin() + begin + shift, end - begin, b);
+        begun.insert(b);
       }
     }
   }
   for (int b = 0; b < int(space.buckets.size()); ++b)
-    if (!exchanged.contains(b)) EXPECT_TRUE(whole(b)) << "bucket " << b;
+    if (!exchanged.contains(b)) expect_whole(b);
 }
 
 /// [elements], once the padding of all buckets was cleared.
@@ -148,12 +154,13 @@ TEST(GradientSpace, IsWhatARankOwnsAndFewBuckets) {
   EXPECT_EQ(places.elems() - places.window_elems(), Ownership(space, 1).elems());
   // The first layer's weights have two buckets.
   EXPECT_LE(places.window_elems(), 3 * largest_sharded(space));
-  const std::vector<float*> summed = places.summed(nullptr);
+  std::vector<float> gradients(std::size_t(places.elems()));
+  const std::vector<float*> summed = places.summed(gradients.data());
   for (std::size_t b = 0; b < space.buckets.size(); ++b) {
     if (!space.buckets[b].sharded) continue;
     const Bucket own = owned_chunk(space, space.buckets[b], 1);
     const OwnedStretch stretch = Ownership(space, 1).within(own.offset, own.elems).front();
-    EXPECT_EQ(summed[b] - static_cast<float*>(nullptr), own.offset + places.shift_of(stretch));
+    EXPECT_EQ(summed[b] - gradients.data(), own.offset + places.shift_of(stretch));
   }
 }
 
