@@ -2,7 +2,6 @@
 #include "core/plan/gradient_space.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/base/check.h"
 #include "core/plan/arena.h"
@@ -14,6 +13,7 @@ namespace {
 struct Run {
   int first = 0, end = 0;
   std::int64_t offset = 0, elems = 0;  ///< in the flat space
+  bool has_sharded = false, has_small = false;
 };
 
 /// Nodes that write gradients of a bucket; first > last: none.
@@ -40,25 +40,29 @@ std::vector<Writers> writers_of(const Graph& graph, const FlatSpace& space) {
   return writers;
 }
 
-/// Of sharded buckets; nothing where a tensor has some of one that is not.
-std::optional<std::vector<Run>> runs_of(const FlatSpace& space) {
+/// Those that have sharded buckets.
+std::vector<Run> runs_of(const FlatSpace& space) {
   std::vector<bool> begins(space.buckets.size(), true);
   for (const Segment& segment : space.segments) {
     if (segment.bucket < 0) continue;
     for (auto b = std::size_t(segment.bucket) + 1; b < begins.size(); ++b) {
       if (!holds_some(space.buckets[b], segment)) break;
-      if (space.buckets[b].sharded != space.buckets[b - 1].sharded) return std::nullopt;
       begins[b] = false;
     }
   }
   std::vector<Run> runs;
   for (std::size_t b = 0; b < begins.size(); ++b) {
     const Bucket& bucket = space.buckets[b];
-    if (!bucket.sharded) continue;
-    if (begins[b]) runs.push_back({.first = int(b), .offset = bucket.offset});
-    runs.back().end = int(b) + 1;
-    runs.back().elems += bucket.elems;
+    if (begins[b]) {
+      if (!runs.empty() && !runs.back().has_sharded) runs.pop_back();
+      runs.push_back({.first = int(b), .offset = bucket.offset});
+    }
+    Run& run = runs.back();
+    run.end = int(b) + 1;
+    run.elems += bucket.elems;
+    (bucket.sharded ? run.has_sharded : run.has_small) = true;
   }
+  if (!runs.empty() && !runs.back().has_sharded) runs.pop_back();
   return runs;
 }
 
@@ -74,7 +78,7 @@ std::vector<BufferLifetime> lives_of(std::span<const Run> runs,
       return writers[std::size_t(runs[std::size_t(other)].first)].first <=
              writers[std::size_t(runs[std::size_t(r)].end) - 1].last;
     };
-    while (end < last && is_written_with(end + 1)) ++end;
+    while (end < last && (runs[std::size_t(r)].has_small || is_written_with(end + 1))) ++end;
     lives.push_back({.bytes = std::size_t(runs[std::size_t(r)].elems) * sizeof(float),
                      .first = r,
                      .last = end});
@@ -124,12 +128,8 @@ void GradientSpace::keep_whole(const FlatSpace& space, std::string why) {
 }
 
 void GradientSpace::place_runs(const FlatSpace& space, const Graph& graph, int in_flight) {
-  const std::optional<std::vector<Run>> found = runs_of(space);
-  if (!found || found->empty())
-    return keep_whole(space,
-                      found ? "no bucket is large enough to be divided"
-                            : "a bucket that is too small to be divided has the end of a tensor");
-  const std::vector<Run>& runs = *found;
+  const std::vector<Run> runs = runs_of(space);
+  if (runs.empty()) return keep_whole(space, "no bucket is large enough to be divided");
   const std::vector<Writers> writers = writers_of(graph, space);
   const std::vector<BufferLifetime> lives = lives_of(runs, writers, in_flight);
   const ArenaPlan window = plan_arena(lives);
@@ -140,7 +140,7 @@ void GradientSpace::place_runs(const FlatSpace& space, const Graph& graph, int i
   std::int64_t owned = 0;
   for (Bucket& bucket : buckets_) {
     shift_.push_back(owned - bucket.offset);
-    summed_.push_back(bucket.sharded ? owned : -1);
+    summed_.push_back(-1);
     owned += bucket.sharded ? bucket.elems / space.ranks : bucket.elems;
   }
   window_elems_ = std::int64_t(window.bytes / sizeof(float));
@@ -149,7 +149,10 @@ void GradientSpace::place_runs(const FlatSpace& space, const Graph& graph, int i
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const Run& run = runs[r];
     const auto place = owned + std::int64_t(window.offsets[r] / sizeof(float));
-    for (int b = run.first; b < run.end; ++b) shift_[std::size_t(b)] = place - run.offset;
+    for (auto b = std::size_t(run.first); b < std::size_t(run.end); ++b) {
+      summed_[b] = shift_[b] + buckets_[b].offset;
+      shift_[b] = place - run.offset;
+    }
     GradientReuse reuse{.first = run.first, .end = run.end, .after = {}, .padding = {}};
     bool shares = false;
     for (std::size_t other = 0; other < runs.size(); ++other) {

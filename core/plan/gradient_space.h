@@ -25,7 +25,9 @@ namespace lockstep {
 /// are not sharded (small ones, metrics, statistics) belong to all ranks, are in the first part,
 /// and stay.
 ///
-/// Buckets that one tensor spans are a *run*, and lie one after another. Where runs lie in the
+/// Buckets that one tensor spans are a *run*, and lie one after another. Where the last of them is
+/// too small to be sharded, it is written in the window as well, and summed into the first part; as
+/// small buckets are exchanged after backward, its run keeps its place. Where runs lie in the
 /// window is planned once, as tensors are in the arena: a step of that plan is a run being written,
 /// and a run also lives while the next few are, so that its exchange overlaps with them. Nothing
 /// can hide what the last run waits for, so that it may have the place of any run before it; the
@@ -79,8 +81,8 @@ class GradientSpace {
   std::int64_t shift_of(const OwnedStretch& stretch) const {
     return divided_ ? stretch.local - stretch.offset : 0;
   }
-  /// [buckets]: where the rank's sum of its chunk ends, null of buckets that are not sharded.
-  /// Empty: in its place in the bucket.
+  /// [buckets]: where the rank's sum ends: of its chunk; of all of a bucket that is not sharded.
+  /// Null, or empty: in its place in the bucket.
   std::vector<float*> summed(float* gradients) const;
 
   const std::vector<GradientReuse>& reuses() const { return reuses_; }
@@ -97,7 +99,7 @@ class GradientSpace {
   std::int64_t elems_ = 0, window_elems_ = 0;
   std::vector<Bucket> buckets_;
   std::vector<std::int64_t> shift_;   // [buckets]
-  std::vector<std::int64_t> summed_;  // [buckets]; -1: not sharded
+  std::vector<std::int64_t> summed_;  // [buckets]; -1: in its place
   std::vector<GradientReuse> reuses_;
 };
 

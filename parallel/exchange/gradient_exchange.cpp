@@ -53,7 +53,7 @@ class GradientExchange::State {
         stage_(buckets_.size(), Stage::finished),
         plans_(rank_, ranks_per_host_, reduction, dealt_cluster > 0),
         sums_(backend, gradients, summed.empty() ? extent_of(buckets_) : Bucket()),
-        kept_(backend, kept_elems(buckets_, ranks_), std::move(summed)),
+        kept_(backend, buckets_, kept_elems(buckets_, ranks_), std::move(summed)),
         gather_(backend, communicator, sums_, kept_, gradients),
         chunks_(backend,
                 communicator,

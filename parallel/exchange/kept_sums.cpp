@@ -5,13 +5,15 @@
 
 namespace lockstep {
 KeptSums::KeptSums(Backend& backend,
+                   std::span<const Bucket> buckets,
                    std::span<const std::int64_t> elems,
                    std::vector<float*> summed)
     : backend_(backend), summed_(std::move(summed)), offsets_(elems.size()) {
+  LOCKSTEP_ASSERT(buckets.size() == elems.size());
   LOCKSTEP_ASSERT(summed_.empty() || summed_.size() == elems.size());
   for (const bool apart : {false, true}) {
     for (std::size_t b = 0; b < elems.size(); ++b) {
-      if ((summed_of(b) != nullptr) != apart) continue;
+      if (is_apart(buckets[b]) != apart) continue;
       offsets_[b] = elems_;
       elems_ += (elems[b] + kSegmentAlignment - 1) / kSegmentAlignment * kSegmentAlignment;
     }
@@ -27,7 +29,7 @@ void KeptSums::reserve(int count) {
 
 float* KeptSums::at(int place, const Bucket& bucket) const {
   const auto number = std::size_t(bucket.number);
-  if (float* const apart = place == 0 ? summed_of(number) : nullptr) return apart;
+  if (place == 0 && is_apart(bucket)) return summed_.at(number);
   return places_.at(std::size_t(place))->as<float>() + offsets_.at(number);
 }
 

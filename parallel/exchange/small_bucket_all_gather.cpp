@@ -103,10 +103,10 @@ void SmallBucketAllGather::finish(Bucket bucket) {
     const FinishTree& finish = all.sums[i].finish;
     const std::span<TreeTerm> terms = std::span(terms_).first(finish.leaves.size());
     to_terms(finish, operands_, terms);
-    backend_.sum_tree(
-        terms,
-        all.places[i] < 0 ? gradients_ + bucket.offset : kept_.at(all.places[i], bucket),
-        bucket.elems);
+    backend_.sum_tree(terms,
+                      all.places[i] < 0 ? kept_.last(bucket, gradients_ + bucket.offset)
+                                        : kept_.at(all.places[i], bucket),
+                      bucket.elems);
   }
 }
 

@@ -152,6 +152,7 @@ SmallRun mlp_gradients_divided() {
   SmallRun run = mlp_gradients_sharded();
   run.model =
       nn::make_model({.name = "mlp", .outputs = 10, .hidden = std::vector<std::int64_t>(16, 256)});
+  run.options.bucket_mb = 0.05;
   run.options.clip_agc = 0.01f;
   return run;
 }

@@ -24,6 +24,7 @@ inline SmallRun sharded_mlp() {
 /// Of so many buckets that few of them are exchanged at once: Note [Gradient window].
 inline SmallRun deep_mlp() {
   SmallRun run = sharded_mlp();
+  run.options.bucket_mb = 0.05;
   run.model = nn::make_model({.name = "mlp",
                               .outputs = 10,
                               .hidden = std::vector<std::int64_t>(16, 256),
