@@ -87,7 +87,11 @@ void Program::add_step(int node, const ProgramMemory& memory, Backend& backend) 
 void* Program::address_of(ValueId value, const ProgramMemory& memory) const {
   const ValueInfo& info = graph_.value(value);
   if (info.role == ValueRole::parameter) return memory.parameters + space_.of(info.index).offset;
-  if (info.accumulates_into >= 0) return memory.gradients + space_.of(info.accumulates_into).offset;
+  if (info.accumulates_into >= 0) {
+    const Segment& segment = space_.of(info.accumulates_into);
+    return memory.gradients +
+           (memory.places == nullptr ? segment.offset : memory.places->place_of(segment));
+  }
   const int buffer = plan_.buffer_of_value[std::size_t(value)];
   return memory.arena + plan_.arena.offsets[std::size_t(buffer)];
 }
@@ -105,6 +109,8 @@ KernelBuffers Program::buffers_of(int index, const ProgramMemory& memory) const 
 void Program::bind(const ProgramMemory& memory, Backend& backend, PackedCopies& packed) {
   copies_ = &packed;
   memory_ = memory;
+  reuses_before_.assign(kernels_.size(), {});
+  if (memory.places != nullptr) reuses_before_ = memory.places->reuses_before(graph_, space_);
   for (int i = 0; i < int(kernels_.size()); ++i) {
     add_step(i, memory, backend);
     Kernel* kernel = kernels_[std::size_t(i)].get();
@@ -140,7 +146,9 @@ void Program::join_kernels(Backend& backend) {
   for (std::size_t i = 0; i < all.size();) {
     Step step = all[i];
     const bool begins_in_forward = i < forward_.apart.size();
-    JoinedKernels joined = backend.join(std::span(kernels).subspan(i));
+    std::size_t end = i + 1;  // a step waits between kernels, not within one
+    while (end < all.size() && reuses_before(all[end]).empty()) ++end;
+    JoinedKernels joined = backend.join(std::span(kernels).subspan(i, end - i));
     i += joined.kernel ? joined.count : 1;
     if (joined.kernel) {
       step.kernel = joined.kernel.get();
@@ -281,6 +289,11 @@ void Program::append_parts(bool tells_buckets, bool gathers_on_host, StepPlan& p
     };
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const Step& step = steps[i];
+      if (tells && !reuses_before(step).empty()) {
+        end_at(i);
+        for (int reuse : reuses_before(step))
+          plan.push_back({.work = StepWork::reuse_gradients, .first = reuse});
+      }
       if (gathers_on_host && gathers(step)) {
         end_at(i);
         part.on_host = true;
@@ -319,6 +332,11 @@ bool Program::completes(const Step& step) const {
   for (int node = step.first_node; node <= step.node; ++node)
     if (!plan_.buckets_after_node[std::size_t(node)].empty()) return true;
   return false;
+}
+
+const std::vector<int>& Program::reuses_before(const Step& step) const {
+  static const std::vector<int> kNone;
+  return step.node < 0 ? kNone : reuses_before_[std::size_t(step.first_node)];
 }
 
 void Program::append_buckets(int first_node, int end_node, StepPlan& plan) const {

@@ -13,6 +13,7 @@
 #include "core/exec/position.h"
 #include "core/exec/step_plan.h"
 #include "core/graph/graph.h"
+#include "core/plan/gradient_space.h"
 #include "core/plan/program_plan.h"
 #include "core/profile/profiler.h"
 
@@ -23,7 +24,8 @@ namespace lockstep {
 struct ProgramMemory {
   std::byte* arena = nullptr;
   float* parameters = nullptr;
-  float* gradients = nullptr;  ///< sums over micro-batches
+  float* gradients = nullptr;             ///< sums over micro-batches
+  const GradientSpace* places = nullptr;  ///< of gradients; null: as the flat space
 };
 
 /// Whether a program may run its nodes in another order than its graph has them in.
@@ -90,7 +92,8 @@ class Program {
   /// Appends the two passes as they run now, which holds until a watcher begins or ends.
   /// `tells_buckets`: backward is cut where a bucket of gradients is complete, to start it there;
   /// one that is complete in forward starts first or, where what completes it is joined with
-  /// backward kernels, after these. `gathers_on_host`: kernels that exchange data with
+  /// backward kernels, after these. And it is cut where gradients are written where others lay:
+  /// Note [Gradient window]. `gathers_on_host`: kernels that exchange data with
   /// RunState::group are parts of their own, and the host's.
   void append_parts(bool tells_buckets, bool gathers_on_host, StepPlan& plan) const;
   /// Of a program without views, the forward kernels of nodes [first, end) as they run now, which
@@ -156,6 +159,8 @@ class Program {
   void append_buckets(int first_node, int end_node, StepPlan& plan) const;
   bool gathers(const Step& step) const;
   bool completes(const Step& step) const;
+  /// Of a step that some come before, which do.
+  const std::vector<int>& reuses_before(const Step& step) const;
   /// Returns whether there were any.
   bool refresh_copies();
   /// What is to run: whoever watches wants to see each kernel.
@@ -176,6 +181,7 @@ class Program {
   std::vector<std::unique_ptr<Kernel>> joined_;   // kernels that do several nodes' work
   Steps forward_, backward_;
   std::vector<int> packed_;
+  std::vector<std::vector<int>> reuses_before_;  // per node: GradientSpace::reuses_before()
   PackedCopies* copies_ = nullptr;
   Position* position_ = nullptr;
   ProgramMemory memory_;

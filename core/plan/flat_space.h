@@ -18,6 +18,7 @@ struct Bucket {
   bool sharded = false;
   /// Of a sharded one: elements that owners send as bf16, see Note [Weights in bf16].
   std::int64_t bf16_elems = 0;
+  int number = 0;  ///< in a GradientExchange: among its buckets
 };
 
 /// Bytes of the bucket's weights as they reach the other ranks.

@@ -47,6 +47,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
                              const ClipRules& clip,
                              float* parameters,
                              float* gradients,
+                             const GradientSpace& places,
                              std::uint16_t* rounded,
                              const Ownership& ownership,
                              OwnerExchange* owners)
@@ -54,11 +55,14 @@ OptimizerStep::OptimizerStep(Backend& backend,
       optimizer_(optimizer),
       parameters_(parameters),
       gradients_(gradients),
+      places_(places),
       rounded_(rounded),
       clip_value_(clip.value),
       phases_(update_phases(optimizer)),
       owners_(owners) {
   validate(optimizer_);
+  LOCKSTEP_ASSERT(!places_.divided() ||
+                  (owners_ != nullptr && !has_phase(optimizer_, UpdatePhase::orthogonalize)));
   for (const OwnedStretch& stretch : ownership.stretches()) parts_.push_back({.stretch = stretch});
   std::vector<FlatRange> with_norm;
   std::vector<UnitTensor> matrices;  // these, where a phase has their rows
@@ -115,7 +119,7 @@ OptimizerStep::OptimizerStep(Backend& backend,
   gradient_norms_.emplace(backend, tensors_, owners_);
   if (clip.agc > 0)
     unit_clipping_.emplace(
-        backend, graph, space, clip.agc, parameters, gradients, ownership, owners_);
+        backend, graph, space, clip.agc, parameters, gradients, places, ownership, owners_);
   if (owners_ != nullptr)
     squares_ = backend.allocate(tensors_.size() * sizeof(double), "norms of gradients");
   const int arrays = lockstep::state_arrays(optimizer_);
@@ -134,7 +138,7 @@ void OptimizerStep::conclude(StepSums sums, StepOutcome* outcome) {
   sums.gradients = gradients_;
   sums.tensors = tensors_;
   if (owners_ != nullptr) {
-    gradient_norms_->start(gradients_, squares_->as<double>());
+    start_norms_of_gradients(*gradient_norms_, squares_->as<double>());
     sums.norms = squares_->as<double>();
   }
   backend_.conclude_step(sums, outcome);
@@ -165,7 +169,8 @@ void OptimizerStep::update(std::int64_t step,
 void OptimizerStep::clip_gradients(const StepOutcome* outcome) {
   if (clip_value_ > 0)
     for (const Part& part : parts_)
-      backend_.clip_values(gradients_, clip_value_, part.all, outcome);
+      backend_.clip_values(
+          gradients_ + places_.shift_of(part.stretch), clip_value_, part.all, outcome);
   if (unit_clipping_) unit_clipping_->run(outcome);
 }
 
@@ -186,12 +191,12 @@ void OptimizerStep::set_orthogonalization(Program& program, MatrixExchange* matr
 }
 
 void OptimizerStep::exchange_alone(MatrixExchange* matrices) {
-  if (owners_ != nullptr) gradient_norms_->start(gradients_, squares_->as<double>());
+  if (owners_ != nullptr) start_norms_of_gradients(*gradient_norms_, squares_->as<double>());
   if (unit_clipping_) unit_clipping_->exchange_norms();
   for (const UpdatePhase phase : phases_) {
     const bool is_norm =
         phase == UpdatePhase::weight_norms || phase == UpdatePhase::direction_norms;
-    if (is_norm && tensor_norms_) tensor_norms_->start(gradients_, norms_->as<double>());
+    if (is_norm && tensor_norms_) start_norms_of_gradients(*tensor_norms_, norms_->as<double>());
     if (phase == UpdatePhase::normalize_rows && rows_) rows_->start_norms(gradients_, row_norms());
     if (phase != UpdatePhase::orthogonalize || matrices == nullptr) continue;
     matrices->gather();
@@ -215,7 +220,7 @@ void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
   const auto run_kernels = [&](std::vector<FlatRange> Part::*ranges) {
     for (const Part& part : parts_) {
       if ((part.*ranges).empty()) continue;
-      set_state(update, part.stretch);
+      set_arrays(update, part.stretch);
       backend_.optimizer_update(update, part.*ranges);
     }
   };
@@ -234,7 +239,7 @@ void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
     case UpdatePhase::weight_norms:
       return tensor_norms_ ? tensor_norms_->start(parameters_, norms_->as<double>()) : void();
     case UpdatePhase::direction_norms:
-      return tensor_norms_ ? tensor_norms_->start(gradients_, direction_norms()) : void();
+      return tensor_norms_ ? start_norms_of_gradients(*tensor_norms_, direction_norms()) : void();
     case UpdatePhase::orthogonalize:
       return orthogonalize();
   }
@@ -243,15 +248,20 @@ void OptimizerStep::run(UpdatePhase phase, OptimizerUpdate& update) {
 void OptimizerStep::run_rows(OptimizerUpdate& update) {
   rows_->start_norms(gradients_, row_norms());
   for (const OwnedUnits::Part& part : rows_->parts()) {
-    set_state(update, part.stretch);
+    set_arrays(update, part.stretch);
     update.rows = part.ranges;
     backend_.optimizer_update(update, {});
   }
   update.rows = {};
 }
 
-/// So that offsets of the flat space find the state of what the rank owns.
-void OptimizerStep::set_state(OptimizerUpdate& update, const OwnedStretch& stretch) {
+void OptimizerStep::start_norms_of_gradients(TensorNorms& norms, double* result) {
+  places_.divided() ? norms.start_of_owned(gradients_, result) : norms.start(gradients_, result);
+}
+
+/// So that offsets of the flat space find the gradients and the state of what the rank owns.
+void OptimizerStep::set_arrays(OptimizerUpdate& update, const OwnedStretch& stretch) {
+  update.grads = gradients_ + places_.shift_of(stretch);
   const std::int64_t shift = stretch.local - stretch.offset;
   for (std::size_t i = 0; i < state_.size(); ++i) update.state[i] = state_[i]->as<float>() + shift;
 }

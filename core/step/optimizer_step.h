@@ -12,6 +12,7 @@
 #include "core/exec/program.h"
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
+#include "core/plan/gradient_space.h"
 #include "core/step/flat_array.h"
 #include "core/step/matrix_exchange.h"
 #include "core/step/owned_units.h"
@@ -35,9 +36,10 @@ struct ClipRules {
 /// updates, what it owns: Note [Sharded optimizer].
 class OptimizerStep {
  public:
-  /// `rounded`: the bf16 weight copy that updates write as well; null: none. `owners`: null: the
-  /// optimizer is not sharded. They must outlive it, as `ownership` and the flat arrays.
-  /// Throws what parameter_rates() and UnitClipping() do, and OutOfMemory.
+  /// `places`: of `gradients`; divided only with owners, and of an optimizer that does not
+  /// orthogonalize. `rounded`: the bf16 weight copy that updates write as well; null: none.
+  /// `owners`: null: the optimizer is not sharded. They must outlive it, as `ownership` and the
+  /// flat arrays. Throws what parameter_rates() and UnitClipping() do, and OutOfMemory.
   OptimizerStep(Backend& backend,
                 const Graph& graph,
                 const FlatSpace& space,
@@ -46,6 +48,7 @@ class OptimizerStep {
                 const ClipRules& clip,
                 float* parameters,
                 float* gradients,
+                const GradientSpace& places,
                 std::uint16_t* rounded,
                 const Ownership& ownership,
                 OwnerExchange* owners);
@@ -95,7 +98,8 @@ class OptimizerStep {
   void clip_gradients(const StepOutcome* outcome);
   void run(UpdatePhase phase, OptimizerUpdate& update);
   void run_rows(OptimizerUpdate& update);
-  void set_state(OptimizerUpdate& update, const OwnedStretch& stretch);
+  void start_norms_of_gradients(TensorNorms& norms, double* result);
+  void set_arrays(OptimizerUpdate& update, const OwnedStretch& stretch);
   double* row_norms() { return row_norms_ ? row_norms_->as<double>() : nullptr; }
   void orthogonalize();
   double* direction_norms();
@@ -105,6 +109,7 @@ class OptimizerStep {
   Optimizer optimizer_;
   float* parameters_;
   float* gradients_;
+  const GradientSpace& places_;
   std::uint16_t* rounded_;
   float clip_value_;
   std::vector<UpdatePhase> phases_;

@@ -100,6 +100,12 @@ void OwnedUnits::start_norms(const float* values, double* norms) {
   backend_.add_in_order(squares_->as<double>(), ends_, norms);
 }
 
+void OwnedUnits::start_norms_of_owned(const float* values, double* norms) {
+  if (!piece_norms_) return;
+  piece_norms_->start_of_owned(values, squares_->as<double>());
+  backend_.add_in_order(squares_->as<double>(), ends_, norms);
+}
+
 std::size_t OwnedUnits::bytes() const {
   return piece_norms_ ? piece_norms_->bytes() + squares_->bytes() : 0;
 }

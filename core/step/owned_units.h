@@ -46,6 +46,8 @@ class OwnedUnits {
   /// norms[UnitRange::norm], in device memory, of units in parts of the flat array `values`.
   /// Enqueued; a collective where there are such units, nothing otherwise.
   void start_norms(const float* values, double* norms);
+  /// The same of an array that holds nothing but what the rank owns.
+  void start_norms_of_owned(const float* values, double* norms);
   /// Of the norms of units in parts.
   std::size_t bytes() const;
 

@@ -22,7 +22,8 @@ OwnerExchange::OwnerExchange(Backend& backend,
                              Communicator& communicator,
                              const HostCommunicators& hosts,
                              const FlatSpace& space,
-                             float* gradients)
+                             float* gradients,
+                             const GradientSpace& places)
     : backend_(backend),
       communicator_(communicator),
       space_(space),
@@ -32,8 +33,11 @@ OwnerExchange::OwnerExchange(Backend& backend,
       ownership_(space, rank_),
       blocks_(std::size_t(ranks_)),
       from_(std::size_t(ranks_)) {
-  for (const Bucket& bucket : space.buckets)
-    if (bucket.sharded) sharded_.push_back(bucket);
+  for (std::size_t b = 0; b < space.buckets.size(); ++b) {
+    if (!space.buckets[b].sharded) continue;
+    sharded_.push_back(space.buckets[b]);
+    places_.push_back(places.place_of(int(b)));
+  }
   make_levels(hosts);
   const int requests = int(std::max<std::size_t>(1, sharded_.size()));
   communicator_.reserve_requests(requests);
@@ -191,10 +195,10 @@ void OwnerExchange::undo(const SentBytes& sent) {
   for (Gather& gather : gathers_) gather.request.reset();
 }
 
-void OwnerExchange::warm_up() {
+void OwnerExchange::warm_up(float* weights) {
   const SentBytes sent = sent_;
-  gather_weights(gradients_);
-  share_weights(gradients_);
+  share_weights(weights);
+  gather_weights(weights);  // what the others have rounded
   sent_ = sent;
 }
 
@@ -220,10 +224,11 @@ void OwnerExchange::collect(const float* owned, std::span<const FlatRange> wante
       backend_.copy_to_host(
           host + (offset - own_wanted.offset), from, std::size_t(end - offset) * sizeof(float));
   };
-  for (const Bucket& bucket : sharded_) {
+  for (std::size_t b = 0; b < sharded_.size(); ++b) {
+    const Bucket& bucket = sharded_[b];
     const Bucket own = owned_chunk(space_, bucket, rank_);
     const float* const own_part = owned + ownership_.within(own.offset, own.elems).front().local;
-    float* const received = gradients_ + bucket.offset;
+    float* const received = gradients_ + places_[b];
     for (int r = 0; r < ranks_; ++r) {
       const bool is_own = r == rank_;
       const FlatRange to = overlap(own, is_own ? FlatRange{} : wanted[std::size_t(r)]);

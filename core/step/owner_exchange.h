@@ -8,6 +8,7 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
+#include "core/plan/gradient_space.h"
 #include "core/plan/ownership.h"
 #include "core/plan/weight_message.h"
 
@@ -22,14 +23,15 @@ namespace lockstep {
 class OwnerExchange {
  public:
   /// `communicator`: of all ranks; `hosts`: where `space` has two levels, for gathers of weights
-  /// while nothing else uses them. `gradients`: the flat array, in which collect() receives:
-  /// nothing in it but metrics and sums of statistics is read between steps, and those are not
-  /// sharded. All must outlive it. Throws OutOfMemory.
+  /// while nothing else uses them. `gradients`, where `places` says: the array in which collect()
+  /// receives: nothing in it but metrics and sums of statistics is read between steps, and those
+  /// are not sharded. All must outlive it. Throws OutOfMemory.
   OwnerExchange(Backend& backend,
                 Communicator& communicator,
                 const HostCommunicators& hosts,
                 const FlatSpace& space,
-                float* gradients);
+                float* gradients,
+                const GradientSpace& places);
 
   const Ownership& ownership() const { return ownership_; }
   const FlatSpace& space() const { return space_; }
@@ -43,8 +45,9 @@ class OwnerExchange {
   void share_weights(float* weights);
   /// Whether that leaves ranks without the fp32 values of others.
   bool rounds_weights() const { return !messages_.empty(); }
-  /// Connects ranks for both, before step 1: of the gradients, which hold nothing yet. Not counted.
-  void warm_up();
+  /// Connects ranks for both, before step 1: of initial weights, which ranks have alike. Not
+  /// counted.
+  void warm_up(float* weights);
   /// values: [sum of counts] in device memory, in rank order; counts: [ranks]. Every rank has
   /// written its own.
   void all_gather(double* values, std::span<const std::int64_t> counts);
@@ -102,8 +105,9 @@ class OwnerExchange {
   int rank_, ranks_;
   Ownership ownership_;
   std::vector<Bucket> sharded_;
-  std::vector<Message> messages_;  // of those that have bf16, in their order
-  std::vector<Level> levels_;      // all ranks; or across hosts, then on the host
+  std::vector<std::int64_t> places_;  // of those, in gradients_
+  std::vector<Message> messages_;     // of those that have bf16, in their order
+  std::vector<Level> levels_;         // all ranks; or across hosts, then on the host
   bool two_streams_ = false;
   std::vector<CommBlock> blocks_, from_;  // [ranks]
   std::unique_ptr<DeviceBuffer> memory_;  // of messages under way; null: there are none

@@ -11,6 +11,7 @@ ShardNorms::ShardNorms(Backend& backend,
                        const Graph& graph,
                        const FlatSpace& space,
                        const float* gradients,
+                       const GradientSpace& places,
                        std::int64_t every,
                        int max_shards)
     : backend_(backend), gradients_(gradients), every_(every), buckets_(space.buckets.size()) {
@@ -22,7 +23,7 @@ ShardNorms::ShardNorms(Backend& backend,
     std::vector<Run>& runs = buckets_[std::size_t(segment.bucket)];
     if (runs.empty() || runs.back().first + runs.back().ranges.size() != parameters_)
       runs.push_back({.first = parameters_, .ranges = {}});
-    runs.back().ranges.push_back({.offset = segment.offset, .elems = segment.elems});
+    runs.back().ranges.push_back({.offset = places.place_of(segment), .elems = segment.elems});
     ++parameters_;
   }
   for (const std::vector<Run>& runs : buckets_)

@@ -9,6 +9,7 @@
 #include "core/exec/backend.h"
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
+#include "core/plan/gradient_space.h"
 
 namespace lockstep {
 
@@ -32,12 +33,13 @@ class ShardNorms {
   /// Max steps measured between two calls of take().
   static constexpr std::size_t kMaxSteps = 16;
 
-  /// `every` 0: measures nothing. `max_shards`: of this rank in a step. `gradients` must outlive
-  /// it.
+  /// `places`: of `gradients`. `every` 0: measures nothing. `max_shards`: of this rank in a step.
+  /// `gradients` must outlive it.
   ShardNorms(Backend& backend,
              const Graph& graph,
              const FlatSpace& space,
              const float* gradients,
+             const GradientSpace& places,
              std::int64_t every,
              int max_shards);
   /// Waits for the copies under way.

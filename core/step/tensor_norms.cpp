@@ -37,8 +37,10 @@ void TensorNorms::deal_blocks() {
         if (part.everywhere && rank != 0) continue;
         const std::int64_t begin = part.offset - tensor.offset;
         LOCKSTEP_ASSERT(begin % kNormBlock == 0);
-        if (rank == owners_->rank())
+        if (rank == owners_->rank()) {
           own_.push_back({.offset = part.offset, .elems = part.elems, .first = place});
+          own_alone_.push_back({.offset = part.local, .elems = part.elems, .first = place});
+        }
         for (std::int64_t b = 0; b < blocks_of(part.elems); ++b)
           places[std::size_t(first_block + begin / kNormBlock + b)] = std::int32_t(place++);
       }
@@ -53,11 +55,11 @@ void TensorNorms::deal_blocks() {
   backend_.copy_to_device(places_->data(), places.data(), places_->bytes());
 }
 
-void TensorNorms::start(const float* values, double* result) {
+void TensorNorms::start(const float* values, const std::vector<BlockRange>& own, double* result) {
   if (tensors_.empty()) return;
   if (owners_ == nullptr) return backend_.start_squared_norms(values, tensors_, result);
   auto* const by_owner = by_owner_->as<double>();
-  backend_.start_block_norms(values, own_, by_owner);
+  backend_.start_block_norms(values, own, by_owner);
   owners_->all_gather(by_owner, counts_);
   backend_.gather(by_owner, places_->as<std::int32_t>(), ends_.back(), ordered_->as<double>());
   backend_.add_in_order(ordered_->as<double>(), ends_, result);

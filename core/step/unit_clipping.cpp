@@ -33,9 +33,12 @@ UnitClipping::UnitClipping(Backend& backend,
                            float factor,
                            const float* parameters,
                            float* gradients,
+                           const GradientSpace& places,
                            const Ownership& ownership,
                            OwnerExchange* owners)
-    : backend_(backend), clip_{.gradients = gradients, .weights = parameters, .factor = factor} {
+    : backend_(backend),
+      clip_{.gradients = gradients, .weights = parameters, .factor = factor},
+      places_(places) {
   const std::vector<UnitTensor> tensors = clipped_tensors(graph, space);
   LOCKSTEP_CHECK(!tensors.empty(),
                  ConfigError,
@@ -55,13 +58,21 @@ UnitClipping::UnitClipping(Backend& backend,
 void UnitClipping::run(const StepOutcome* outcome) {
   exchange_norms();
   clip_.outcome = outcome;
-  backend_.clip_units(clip_, ranges_);
+  if (!places_.divided()) return backend_.clip_units(clip_, ranges_);
+  for (const OwnedUnits::Part& part : units_->parts()) {
+    UnitClip clip = clip_;
+    clip.gradients += places_.shift_of(part.stretch);
+    backend_.clip_units(clip, part.ranges);
+  }
 }
 
 void UnitClipping::exchange_norms() {
   if (!norms_) return;
   units_->start_norms(clip_.weights, norms_->as<double>());
-  units_->start_norms(clip_.gradients, gradient_norms());
+  if (places_.divided())
+    units_->start_norms_of_owned(clip_.gradients, gradient_norms());
+  else
+    units_->start_norms(clip_.gradients, gradient_norms());
 }
 
 std::size_t UnitClipping::bytes() const { return units_->bytes() + (norms_ ? norms_->bytes() : 0); }

@@ -8,6 +8,7 @@
 #include "core/exec/backend.h"
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
+#include "core/plan/gradient_space.h"
 #include "core/step/owned_units.h"
 #include "core/step/owner_exchange.h"
 
@@ -19,14 +20,15 @@ namespace lockstep {
 /// of weights and of gradients.
 class UnitClipping {
  public:
-  /// `factor` > 0. `owners`: null: the optimizer is not sharded. All must outlive it. Throws
-  /// ConfigError: no parameter is left to be clipped; OutOfMemory.
+  /// `factor` > 0. `places`: of `gradients`. `owners`: null: the optimizer is not sharded. All must
+  /// outlive it. Throws ConfigError: no parameter is left to be clipped; OutOfMemory.
   UnitClipping(Backend& backend,
                const Graph& graph,
                const FlatSpace& space,
                float factor,
                const float* parameters,
                float* gradients,
+               const GradientSpace& places,
                const Ownership& ownership,
                OwnerExchange* owners);
 
@@ -43,6 +45,7 @@ class UnitClipping {
   Backend& backend_;
   UnitClip clip_;
   std::optional<OwnedUnits> units_;
+  const GradientSpace& places_;
   std::vector<UnitRange> ranges_;        // of all parts of units_
   std::unique_ptr<DeviceBuffer> norms_;  // [2, units in parts]: of weights, of gradients; or null
 };

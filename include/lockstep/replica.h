@@ -127,7 +127,8 @@ class Replica {
   /// io::weights_sha256() of weights(), copied one tensor at a time. Collective as weights() is.
   std::string weights_sha256() const;
   /// Sums of the last step's gradients (scaled by one over the samples), in declaration order,
-  /// without frozen parameters.
+  /// without frozen parameters. With TrainOptions::sharding what this rank does not own is
+  /// unspecified. Throws ConfigError: Sharding::gradients has divided them.
   std::vector<io::NamedTensor> gradients() const;
 
  private:

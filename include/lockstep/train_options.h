@@ -28,9 +28,9 @@ struct TrainSummary;
 /// faster.
 enum class Reduction : std::uint8_t { reproducible, fast };
 /// What each rank holds a part of (Rajbhandari et al. 2020, ZeRO): nothing; state of the optimizer
-/// and average of the weights (ZeRO-1); or also the sums of gradients that are accumulated (as in
-/// ZeRO-2), for which ranks exchange gradients after each shard instead of once a step. No bit
-/// depends on it.
+/// and average of the weights (ZeRO-1); or also gradients, their sums over shards and, where shards
+/// are of one micro-batch, those of one (as in ZeRO-2), for which ranks exchange gradients after
+/// each shard instead of once a step. No bit depends on it.
 enum class Sharding : std::uint8_t { none, optimizer, gradients };
 /// "optimizer"
 std::string_view name_of(Sharding sharding);

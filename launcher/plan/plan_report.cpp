@@ -122,6 +122,12 @@ std::string step_text(const MemoryPlan& plan) {
                                  plan.exchange_bytes_per_step == 0
                                      ? std::string("nothing")
                                      : format_bytes(double(plan.exchange_bytes_per_step)));
+  if (plan.gradient_window_bytes > 0)
+    text += fmt::format("gradients  of one shard are in {} for the buckets under way\n",
+                        format_bytes(double(plan.gradient_window_bytes)));
+  if (!plan.why_whole_gradients.empty())
+    text += fmt::format("gradients  of one shard are whole on each rank: {}\n",
+                        plan.why_whole_gradients);
   if (!plan.other_image_sizes.empty()) text += image_sizes_text(plan);
   if (!plan.hidden_matrices.empty())
     text += fmt::format(
@@ -301,6 +307,8 @@ std::string to_json(const PlanReport& report, bool layers) {
     json["other_image_sizes"] = std::move(sizes);
   }
   json["hidden_matrices"] = plan.hidden_matrices;
+  json["gradient_window_bytes"] = plan.gradient_window_bytes;
+  if (!plan.why_whole_gradients.empty()) json["why_whole_gradients"] = plan.why_whole_gradients;
   json["exchange_bytes_per_step"] = plan.exchange_bytes_per_step;
   json["balance"] = rank_balance(plan.batch);
   if (report.traffic)

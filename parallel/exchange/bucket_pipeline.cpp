@@ -190,7 +190,7 @@ void BucketPipeline::start_level(int stage, InFlight& entry, float* receive) {
     const LevelMemory memory = memory_of(at, entry.bucket, receive);
     way_[at].start_all_to_all(entry.bucket, memory.own, memory.receive, entry.requests);
   } else if (!entry.bucket.sharded && !plan_->keeps) {  // of which the owner updates its chunk
-    entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(entry.bucket));
+    entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(entry.bucket, kept_));
   }
 }
 

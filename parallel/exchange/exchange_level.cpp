@@ -122,13 +122,14 @@ void ExchangeLevel::sum(Bucket bucket,
   for (std::size_t i = 0; i < plan_->kept.size(); ++i)
     operands_[std::size_t(plan_->nodes()) + i] = kept.at(plan_->kept[i], bucket);
   const CommBlock own_piece = piece(bucket.elems, member_);
+  float* const last = kept.last(bucket, gradients_ + bucket.offset, own_piece.offset);
   for (std::size_t i = 0; i < plan_->sums.size(); ++i) {
     const FinishTree& finish = plan_->sums[i].finish;
     if (!last_level_ && finish.leaves.size() == 1) continue;  // It is its sum where it is.
     const std::span<TreeTerm> terms = std::span(terms_).first(finish.leaves.size());
     to_terms(finish, operands_, terms);
     float* const result = !last_level_           ? operands_[std::size_t(places_[i])]
-                          : plan_->places[i] < 0 ? gradients_ + bucket.offset + own_piece.offset
+                          : plan_->places[i] < 0 ? last
                                                  : kept.at(plan_->places[i], bucket);
     backend_.sum_tree(terms, result, own_piece.elems);
   }
@@ -142,11 +143,11 @@ std::span<float* const> ExchangeLevel::sums(Bucket bucket,
   return sums_;
 }
 
-CommRequestPtr ExchangeLevel::start_all_gather(Bucket bucket) {
+CommRequestPtr ExchangeLevel::start_all_gather(Bucket bucket, const KeptSums& kept) {
   for (int m = 0; m < members_; ++m) from_[std::size_t(m)] = piece(bucket.elems, m);
   for (int m = 0; m < members_; ++m)
     if (m != member_) count(m, from_[std::size_t(member_)].elems);
-  return gather_comm_->start_all_gather(gradients_ + bucket.offset, from_);
+  return gather_comm_->start_all_gather(kept.last(bucket, gradients_ + bucket.offset), from_);
 }
 
 CommRequestPtr ExchangeLevel::start_all_reduce(Bucket bucket) {

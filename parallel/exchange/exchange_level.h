@@ -25,7 +25,7 @@ enum class LevelMembers : std::uint8_t {
 /// One level's part in the exchange of a bucket:
 ///   start_all_to_all() of pieces; their requests complete; sum() the own piece in tree order, on
 ///   a host to sums() that the next level sends on
-///   start_all_gather() of pieces, once the own piece of `gradients` holds what all are to have
+///   start_all_gather() of pieces, once the own piece of the sum holds what all are to have
 ///
 /// Ranks reach these points at different times, yet each must start the collectives of a
 /// communicator in one order: so both have a communicator of their own, unless collectives are
@@ -49,13 +49,13 @@ class ExchangeLevel {
                         std::span<float* const> own,
                         float* receive,
                         std::vector<CommRequestPtr>& requests);
-  /// On the last level the sum stands in `gradients`, or the sums in the places of `kept` that the
-  /// plan says.
+  /// On the last level the sum stands where KeptSums::last() says, or the sums in the places of
+  /// `kept` that the plan says.
   void sum(Bucket bucket, std::span<float* const> own, float* receive, const KeptSums& kept);
   /// Of a host, after sum(): where LevelPlan::sums begin, of the own piece, which is what the level
   /// across hosts cuts. Valid until the next call.
   std::span<float* const> sums(Bucket bucket, std::span<float* const> own, float* receive);
-  CommRequestPtr start_all_gather(Bucket bucket);
+  CommRequestPtr start_all_gather(Bucket bucket, const KeptSums& kept);
   /// What Reduction::fast has instead of all that.
   CommRequestPtr start_all_reduce(Bucket bucket);
 

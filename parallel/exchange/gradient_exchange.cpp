@@ -24,25 +24,9 @@ namespace {
 // a bound of their sizes that takes no time to find.
 constexpr int kMaxShardsLookedAt = 256;
 
-Bucket extent_of(const std::vector<Bucket>& buckets) {
-  LOCKSTEP_ASSERT(!buckets.empty());
-  std::int64_t end = buckets.front().offset;
-  for (const Bucket& bucket : buckets) {
-    LOCKSTEP_ASSERT(bucket.offset >= end && bucket.elems >= 0);
-    end = bucket.offset + bucket.elems;
-  }
-  return {buckets.front().offset, end - buckets.front().offset};
-}
-
-/// Of each bucket, what a rank keeps with dealt shards. The chunk of rank 0 is never the smaller
-/// one: every rank then reserves alike.
-std::vector<std::int64_t> kept_elems(const std::vector<Bucket>& buckets, int ranks) {
-  std::vector<std::int64_t> elems;
-  for (const Bucket& bucket : buckets)
-    elems.push_back(SmallBucketAllGather::takes(ranks, bucket.elems)
-                        ? bucket.elems
-                        : chunks_of(bucket.elems, 0, 1, ranks).elems);
-  return elems;
+std::vector<Bucket> numbered(std::vector<Bucket> buckets) {
+  for (std::size_t b = 0; b < buckets.size(); ++b) buckets[b].number = int(b);
+  return buckets;
 }
 
 }  // namespace
@@ -55,20 +39,21 @@ class GradientExchange::State {
         std::vector<Bucket> buckets,
         float* gradients,
         int max_shards,
-        int dealt_cluster)
+        int dealt_cluster,
+        std::vector<float*> summed)
       : backend_(backend),
         reduction_(reduction),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
         ranks_per_host_(communicator.ranks_per_node()),
         dealt_cluster_(dealt_cluster),
-        buckets_(std::move(buckets)),
+        buckets_(numbered(std::move(buckets))),
         chunk_index_(buckets_.size()),
         bucket_of_chunk_(buckets_.size()),
         stage_(buckets_.size(), Stage::finished),
         plans_(rank_, ranks_per_host_, reduction, dealt_cluster > 0),
-        sums_(backend, gradients, extent_of(buckets_)),
-        kept_(backend, buckets_, kept_elems(buckets_, ranks_)),
+        sums_(backend, gradients, summed.empty() ? extent_of(buckets_) : Bucket()),
+        kept_(backend, buckets_, kept_elems(buckets_, ranks_), std::move(summed)),
         gather_(backend, communicator, sums_, kept_, gradients),
         chunks_(backend,
                 communicator,
@@ -157,6 +142,7 @@ class GradientExchange::State {
     chunks_.start(exchanged_part(index), last_computed_);
   }
 
+  bool is_finished(int index) const { return stage_.at(std::size_t(index)) == Stage::finished; }
   bool in_flight() const { return !in_stream_order_ && !chunks_.idle(); }
   void progress() {
     if (!in_flight()) return;
@@ -169,7 +155,7 @@ class GradientExchange::State {
     LOCKSTEP_ASSERT(stage != Stage::open && stage != Stage::finished);
     const Bucket bucket = exchanged_part(index);
     if (stage == Stage::in_stream) {
-      finish_in_stream();
+      finish_in_stream(index);
       backend_.wait_for(*on_device_[std::size_t(index)].summed);
     } else if (ranks_ > 1 && bucket.elems > 0) {
       std::optional<CollectiveScope> scope;
@@ -253,11 +239,14 @@ class GradientExchange::State {
     const Bucket bucket = exchanged_part(index);
     if (!plan_->local.merges.empty()) sums_.push_last(bucket);
     stage_[std::size_t(index)] = Stage::in_stream;
+    int& chunk = chunk_index_[std::size_t(index)];
     if (gather_.takes(plan_->size, buckets_[std::size_t(index)].elems)) {
+      chunk = -1;
       gather_.finish(bucket);
       backend_.record(*events.summed);
     } else {
-      bucket_of_chunk_[std::size_t(chunks_.started())] = index;
+      chunk = chunks_.started();
+      bucket_of_chunk_[std::size_t(chunk)] = index;
       chunks_.start(bucket);
       record_summed();
     }
@@ -269,8 +258,9 @@ class GradientExchange::State {
       backend_.record(*on_device_[std::size_t(bucket_of_chunk_[std::size_t(recorded_)])].summed);
   }
 
-  void finish_in_stream() {
-    if (chunks_.idle()) return;
+  // A bucket that waits for the next is the newest, so that no rank's collectives change places.
+  void finish_in_stream(int index) {
+    if (chunk_index_[std::size_t(index)] < recorded_) return;
     const StreamScope scope(backend_, DeviceStream::communication);
     chunks_.flush();
     record_summed();
@@ -349,7 +339,7 @@ class GradientExchange::State {
   Reduction reduction_;
   int rank_, ranks_, ranks_per_host_, dealt_cluster_;
   std::vector<Bucket> buckets_;
-  std::vector<int> chunk_index_;  // [buckets], the number that BucketPipeline gave
+  std::vector<int> chunk_index_;  // [buckets], the number that BucketPipeline gave; -1: none
   // In stream order: of the numbers of BucketPipeline; how many have their event recorded.
   std::vector<int> bucket_of_chunk_;
   int recorded_ = 0;
@@ -375,14 +365,16 @@ GradientExchange::GradientExchange(Backend& backend,
                                    std::vector<Bucket> buckets,
                                    float* gradients,
                                    int max_shards,
-                                   int dealt_cluster)
+                                   int dealt_cluster,
+                                   std::vector<float*> summed)
     : state_(std::make_unique<State>(backend,
                                      communicator,
                                      reduction,
                                      std::move(buckets),
                                      gradients,
                                      max_shards,
-                                     dealt_cluster)) {}
+                                     dealt_cluster,
+                                     std::move(summed))) {}
 
 GradientExchange::~GradientExchange() = default;
 
@@ -392,6 +384,7 @@ void GradientExchange::next_turn() { state_->next_turn(); }
 void GradientExchange::finish_shard() { state_->finish_shard(); }
 void GradientExchange::start_bucket(int bucket) { state_->start_bucket(bucket); }
 void GradientExchange::progress() { state_->progress(); }
+bool GradientExchange::is_finished(int bucket) const { return state_->is_finished(bucket); }
 bool GradientExchange::in_flight() const { return state_->in_flight(); }
 void GradientExchange::finish_bucket(int bucket) { state_->finish_bucket(bucket); }
 bool GradientExchange::in_stream_order() const { return state_->in_stream_order(); }

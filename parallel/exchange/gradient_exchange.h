@@ -41,25 +41,28 @@ namespace lockstep {
 ///     progress() now and then
 ///   (a rank without shards calls start_bucket for every bucket at once)
 ///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank,
-///     of a sharded bucket the chunk that the rank owns (Note [Sharded optimizer]); where
-///     collectives are stream-ordered, the device waits for it instead of the host
+///     of a sharded bucket the chunk that the rank owns (Note [Sharded optimizer]); a bucket may
+///     be finished while others have not started (Note [Gradient window]); where collectives are
+///     stream-ordered, the device waits for it instead of the host
 ///
 /// Where shards are dealt (Note [Sharded gradients] in turn_plans.h) that is the last turn; in
 /// those before, each rank's shard is its last one, finish_bucket() leaves nothing in `gradients`,
 /// and next_turn() follows.
 class GradientExchange {
  public:
-  /// `buckets` cover `gradients` in order. Reserves every buffer it will need for up to
-  /// `max_shards` shards, so that none moves later. `dealt_cluster`: the cluster of schedules whose
-  /// shards are dealt, with Reduction::reproducible and several ranks; 0: shards are consecutive.
-  /// Throws OutOfMemory.
+  /// `buckets` cover `gradients` in order; where owners' sums have places of their own, `summed`
+  /// (GradientSpace::summed()), they may have each other's place at different times. Reserves every
+  /// buffer it will need for up to `max_shards` shards, so that none moves later. `dealt_cluster`:
+  /// the cluster of schedules whose shards are dealt, with Reduction::reproducible and several
+  /// ranks; 0: shards are consecutive. Throws OutOfMemory.
   GradientExchange(Backend& backend,
                    Communicator& communicator,
                    Reduction reduction,
                    std::vector<Bucket> buckets,
                    float* gradients,
                    int max_shards,
-                   int dealt_cluster = 0);
+                   int dealt_cluster = 0,
+                   std::vector<float*> summed = {});
   ~GradientExchange();
 
   /// From now on `position` says which bucket finish_bucket() waits for.
@@ -90,6 +93,8 @@ class GradientExchange {
   /// Whether progress() has anything to do.
   bool in_flight() const;
   void finish_bucket(int bucket);
+  /// Since start_bucket().
+  bool is_finished(int bucket) const;
 
   /// What gathers use on two levels, for gathers of the caller's between finish_bucket() of the
   /// last bucket and start_bucket() of the next step; null: there is one level.

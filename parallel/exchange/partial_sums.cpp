@@ -5,6 +5,16 @@
 
 namespace lockstep {
 
+Bucket extent_of(std::span<const Bucket> buckets) {
+  LOCKSTEP_ASSERT(!buckets.empty());
+  std::int64_t end = buckets.front().offset;
+  for (const Bucket& bucket : buckets) {
+    LOCKSTEP_ASSERT(bucket.offset >= end && bucket.elems >= 0);
+    end = bucket.offset + bucket.elems;
+  }
+  return {buckets.front().offset, end - buckets.front().offset};
+}
+
 PartialSums::PartialSums(Backend& backend, float* gradients, Bucket extent)
     : backend_(backend), gradients_(gradients), extent_(extent) {}
 

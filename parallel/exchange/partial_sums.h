@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/exec/backend.h"
@@ -11,11 +12,15 @@
 
 namespace lockstep {
 
+/// The stretch that `buckets` cover, in order.
+Bucket extent_of(std::span<const Bucket> buckets);
+
 /// The sums of one rank's own shards: the stack of LocalTree. Its top is the gradient array itself,
 /// what lies below are pending arrays of the same layout.
 class PartialSums {
  public:
-  /// `extent`: the stretch of `gradients` that is summed.
+  /// `extent`: the stretch of `gradients` that is summed; of a rank that never has two shards,
+  /// empty.
   PartialSums(Backend& backend, float* gradients, Bucket extent);
 
   /// Makes place for stacks of `depth` sums, top included. Throws OutOfMemory.

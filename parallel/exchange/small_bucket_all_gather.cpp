@@ -40,6 +40,15 @@ bool SmallBucketAllGather::takes(int nodes, std::int64_t bucket_elems) {
   return bytes <= kSmallBucketBytes && bytes * nodes <= kMaxBytes;
 }
 
+std::vector<std::int64_t> kept_elems(std::span<const Bucket> buckets, int ranks) {
+  std::vector<std::int64_t> elems;
+  for (const Bucket& bucket : buckets)
+    elems.push_back(SmallBucketAllGather::takes(ranks, bucket.elems)
+                        ? bucket.elems
+                        : chunks_of(bucket.elems, 0, 1, ranks).elems);
+  return elems;
+}
+
 void SmallBucketAllGather::reserve(const ExchangeSize& size, std::int64_t bucket_elems) {
   const std::size_t bytes = std::size_t(bucket_elems) * sizeof(float);
   grow(backend_, received_, std::size_t(size.nodes) * bytes);
@@ -94,10 +103,10 @@ void SmallBucketAllGather::finish(Bucket bucket) {
     const FinishTree& finish = all.sums[i].finish;
     const std::span<TreeTerm> terms = std::span(terms_).first(finish.leaves.size());
     to_terms(finish, operands_, terms);
-    backend_.sum_tree(
-        terms,
-        all.places[i] < 0 ? gradients_ + bucket.offset : kept_.at(all.places[i], bucket),
-        bucket.elems);
+    backend_.sum_tree(terms,
+                      all.places[i] < 0 ? kept_.last(bucket, gradients_ + bucket.offset)
+                                        : kept_.at(all.places[i], bucket),
+                      bucket.elems);
   }
 }
 

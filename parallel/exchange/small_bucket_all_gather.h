@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/exec/backend.h"
@@ -66,5 +67,9 @@ class SmallBucketAllGather {
   std::vector<TreeTerm> terms_;     // [operands of the plan]
   SentBytes sent_;
 };
+
+/// Of each bucket, what a rank keeps with dealt shards: its chunk, or a small bucket whole. The
+/// chunk of rank 0 is never the smaller one: every rank then reserves alike.
+std::vector<std::int64_t> kept_elems(std::span<const Bucket> buckets, int ranks);
 
 }  // namespace lockstep

@@ -29,6 +29,9 @@ namespace lockstep {
 /// of micro-batches is a multiple of the shards, and the shards are one of the ranks; 80
 /// micro-batches in 64 shards on 8 ranks keep them busy for 62.5%, consecutive ones for all of it.
 ///
+/// The gradients of the shard that a rank computes are divided as well where shards are of one
+/// micro-batch: Note [Gradient window] in gradient_space.h.
+///
 /// Where ranks form clusters (ScheduleSettings), the slots are apart in the tree, and an owner
 /// keeps the nodes of each.
 

@@ -165,10 +165,7 @@ MicroBatchMemory memory_with(const PlanRequest& request,
   }
   if (const auto size = whole.orthogonalization(options)) programs.push_back(*size);
   for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);
-  return {arena,
-          training_bytes(programs, whole.space(), options) + whole.teacher_bytes() +
-              exchange_memory(
-                  whole.graph(), whole.space(), options, batch, request.sizes->device().traits())};
+  return {arena, whole.training_bytes(programs, options, batch)};
 }
 
 /// ProgramSizes::least_bytes() by micro-batch, each computed once.
@@ -300,6 +297,7 @@ MemoryPlan plan_memory_of(Backend& device,
                      programs.space(),
                      buffers.parameters->as<float>(),
                      buffers.gradients->as<float>(),
+                     programs.gradients(),
                      packed.rounded(),
                      options,
                      batch);
@@ -329,6 +327,8 @@ MemoryPlan plan_memory_of(Backend& device,
   plan.arena_lower_bound = arena_lower_bound(programs.largest().plan().buffers);
   plan.flops_per_step = flops_per_step(programs, batch, parts.matrices != nullptr);
   plan.buckets = programs.space().buckets;
+  plan.gradient_window_bytes = std::uint64_t(programs.gradients().window_elems()) * sizeof(float);
+  plan.why_whole_gradients = programs.gradients().why_whole();
   plan.exchange_bytes_per_step =
       exchange_bytes(parts, batch, buffers.parameters->as<float>(), rank);
   return plan;

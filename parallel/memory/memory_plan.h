@@ -68,8 +68,11 @@ struct MemoryPlan {
   /// Of those, what no micro-batch changes: parameters, gradients and optimizer state.
   std::size_t fixed_bytes = 0;
   std::size_t arena_lower_bound = 0;
-  double flops_per_step = 0;                  ///< of all ranks, for one global batch
-  std::vector<Bucket> buckets;                ///< that gradients travel in
+  double flops_per_step = 0;                ///< of all ranks, for one global batch
+  std::vector<Bucket> buckets;              ///< that gradients travel in
+  std::uint64_t gradient_window_bytes = 0;  ///< of the gradients: Note [Gradient window]
+  /// With Sharding::gradients: why each rank has those of one shard whole; empty: it has not.
+  std::string why_whole_gradients;
   std::uint64_t exchange_bytes_per_step = 0;  ///< that this rank sends: Replica::bytes_sent()
 };
 

@@ -112,7 +112,8 @@ class TimedProgram {
   double add_up() {
     const auto begin = std::chrono::steady_clock::now();
     float* const gradients = programs_.gradients();
-    device_.add(gradients, gradients, programs_.parameters(), programs_.space().elems);
+    device_.add(
+        gradients, gradients, programs_.parameters(), programs_.compiled().gradients().elems());
     device_.synchronize();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }

@@ -166,6 +166,7 @@ void warm_up_connections(RankContext& context) {
 
 void warm_up_collectives(RankContext& context,
                          ReplicaParts& parts,
+                         float* weights,
                          const BatchPlan& batch,
                          Communicator* group) {
   if (has_none(context)) return;
@@ -182,7 +183,7 @@ void warm_up_collectives(RankContext& context,
     if (batch.dealt)
       whole.samples = std::min(whole.samples, std::int64_t(batch.ranks) * batch.micro_batch);
     warm_up_exchange(parts.exchange, whole, context.rank());
-    if (parts.owners) parts.owners->warm_up();
+    if (parts.owners) parts.owners->warm_up(weights);
     if (parts.matrices) parts.matrices->warm_up();
     if (group != nullptr) warm_up_group(context.backend(), *group);
   });

@@ -10,6 +10,7 @@
 #include "core/optim/optimizer.h"
 #include "core/plan/orthogonalize.h"
 #include "core/plan/precision.h"
+#include "parallel/replica/gradient_division.h"
 #include "parallel/replica/replica_parts.h"
 
 namespace lockstep {
@@ -152,8 +153,8 @@ std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
   std::vector<ProgramSize> programs;
   for_each([&](const CompiledProgram& compiled) { programs.emplace_back(*compiled.program); });
   if (orthogonalization_) programs.emplace_back(*orthogonalization_);
-  return training_bytes(programs, space_, options) +
-         exchange_memory(graph(), space_, options, batch, traits_) +
+  return training_bytes(programs, space_, gradients_, options) +
+         exchange_memory(graph(), space_, gradients_, options, batch, traits_) +
          (teacher_ ? teacher_->bytes() : 0);
 }
 
@@ -166,10 +167,12 @@ void CompiledPrograms::add(Backend& backend,
                            std::int64_t micro_batch) {
   Graph graph =
       trace(model, loss, samples.last(), settings_for(options, traits_, batch, micro_batch));
-  if (training_.empty())
+  if (training_.empty()) {
     space_ = lay_out(graph,
                      bucket_bytes(options, traits_, graph),
                      bucket_rules(options, traits_, batch, ranks_per_host_));
+    gradients_ = divide_gradients(graph, space_, options, batch, traits_);
+  }
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   check_rounded_weights(graph, space_);
   OtherDeviceMemory others;
@@ -183,11 +186,13 @@ void CompiledPrograms::add(Backend& backend,
     others.evaluation = evaluation_.back().program.get();
   }
   if (options.memory_limit > 0)
-    others.exchange_bytes =
-        exchange_memory(training_.empty() ? graph : this->graph(), space_, options, batch, traits_);
+    others.exchange_bytes = exchange_memory(
+        training_.empty() ? graph : this->graph(), space_, gradients_, options, batch, traits_);
   training_.push_back(
       {micro_batch,
-       compile_within_limit(std::move(graph), backend, space_, reuse_, options, others, choice_)});
+       compile_within_limit(
+           std::move(graph), backend, space_, gradients_, reuse_, options, others, choice_)});
+  gradients_.reuses_before(training_.back().program->graph(), space_);  // or throws
 }
 
 void CompiledPrograms::add_other_sizes(Backend& backend,
@@ -204,10 +209,16 @@ void CompiledPrograms::add_other_sizes(Backend& backend,
           trace(model, loss, samples.training[i], settings_for(options, traits_, batch, n));
       check_parameters(graph, this->graph(), n);
       check_rounded_weights(graph, space_);
-      programs.push_back(
-          {n,
-           compile_within_limit(
-               std::move(graph), backend, space_, reuse_, options, OtherDeviceMemory{}, choice_)});
+      programs.push_back({n,
+                          compile_within_limit(std::move(graph),
+                                               backend,
+                                               space_,
+                                               gradients_,
+                                               reuse_,
+                                               options,
+                                               OtherDeviceMemory{},
+                                               choice_)});
+      gradients_.reuses_before(programs.back().program->graph(), space_);
     }
   }
 }
@@ -275,12 +286,13 @@ const Program& CompiledPrograms::largest() const {
 }
 
 ProgramBuffers::ProgramBuffers(Backend& backend, const CompiledPrograms& programs) {
-  const std::size_t flat_bytes =
-      std::size_t(std::max<std::int64_t>(1, programs.space().elems)) * sizeof(float);
+  const auto bytes_of = [](std::int64_t elems) {
+    return std::size_t(std::max<std::int64_t>(1, elems)) * sizeof(float);
+  };
   arena = backend.allocate(std::max(kArenaAlignment, programs.largest().arena_bytes()),
                            "activations and workspace");
-  parameters = backend.allocate(flat_bytes, "parameters");
-  gradients = backend.allocate(flat_bytes, "gradients");
+  parameters = backend.allocate(bytes_of(programs.space().elems), "parameters");
+  gradients = backend.allocate(bytes_of(programs.gradients().elems()), "gradients");
 }
 
 void request_packed_copies(Backend& backend,

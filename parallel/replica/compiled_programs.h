@@ -8,6 +8,7 @@
 
 #include "core/exec/program.h"
 #include "core/nn/builder.h"
+#include "core/plan/gradient_space.h"
 #include "lockstep/builder.h"
 #include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
@@ -74,6 +75,8 @@ class CompiledPrograms {
   const Program& whole() const { return *training_.front().program; }
   const Graph& graph() const { return whole().graph(); }
   const FlatSpace& space() const { return space_; }
+  /// Where gradients lie: divide_gradients().
+  const GradientSpace& gradients() const { return gradients_; }
   /// Calls use(compiled) with each, but the orthogonalization and late_evaluation().
   template <typename Use>
   void for_each(Use use) const {
@@ -113,6 +116,7 @@ class CompiledPrograms {
   const DeviceTraits traits_;
   const int ranks_per_host_;
   FlatSpace space_;
+  GradientSpace gradients_;
   MemoryReuse reuse_;
   RecomputeIndex choice_;  // the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;
@@ -150,7 +154,7 @@ MemoryReuse reuse_of_environment();
 
 /// The memory that all programs of a run share.
 struct ProgramBuffers {
-  std::unique_ptr<DeviceBuffer> arena, parameters, gradients;
+  std::unique_ptr<DeviceBuffer> arena, parameters, gradients;  // the last as GradientSpace has it
 
   /// Throws OutOfMemory.
   ProgramBuffers(Backend& backend, const CompiledPrograms& programs);

@@ -14,11 +14,13 @@ namespace {
 
 std::size_t device_bytes(const Program& training,
                          const FlatSpace& space,
+                         const GradientSpace& gradients,
                          const TrainOptions& options,
                          const OtherDeviceMemory& others) {
   std::vector<ProgramSize> programs{ProgramSize(training)};
   if (others.evaluation != nullptr) programs.emplace_back(*others.evaluation);
-  return training_bytes(programs, space, options) + others.exchange_bytes + others.teacher_bytes;
+  return training_bytes(programs, space, gradients, options) + others.exchange_bytes +
+         others.teacher_bytes;
 }
 
 }  // namespace
@@ -40,6 +42,7 @@ ProgramSize::ProgramSize(const Program& program) : arena_bytes(program.arena_byt
 
 std::size_t training_bytes(std::span<const ProgramSize> programs,
                            const FlatSpace& space,
+                           const GradientSpace& gradients,
                            const TrainOptions& options) {
   std::size_t arena = kArenaAlignment;
   std::map<std::pair<int, std::string>, std::size_t> packed;
@@ -48,7 +51,7 @@ std::size_t training_bytes(std::span<const ProgramSize> programs,
     for (const auto& [copy, bytes] : program.packed) packed[copy] = bytes;
   }
   const int owned = state_arrays(options.optimizer) + int(options.ema.on());
-  const std::int64_t elems = 2 * space.elems + owned * Ownership(space, 0).elems();
+  const std::int64_t elems = space.elems + gradients.elems() + owned * Ownership(space, 0).elems();
   std::size_t bytes = arena + std::size_t(elems) * sizeof(float);
   bool rounds = false;
   for (const auto& [copy, size] : packed) {
@@ -63,6 +66,7 @@ std::size_t training_bytes(std::span<const ProgramSize> programs,
 std::unique_ptr<Program> compile_within_limit(Graph graph,
                                               Backend& backend,
                                               const FlatSpace& space,
+                                              const GradientSpace& gradients,
                                               MemoryReuse reuse,
                                               const TrainOptions& options,
                                               const OtherDeviceMemory& others,
@@ -80,7 +84,7 @@ std::unique_ptr<Program> compile_within_limit(Graph graph,
   for (int i = first; i <= last; ++i) {
     auto program = std::make_unique<Program>(
         recompute(graph, choices[std::size_t(i)].dropped), backend, space, reuse);
-    const std::size_t bytes = device_bytes(*program, space, options, others);
+    const std::size_t bytes = device_bytes(*program, space, gradients, options, others);
     min_bytes = std::min(min_bytes, bytes);
     if (!known && options.memory_limit > 0 && bytes > options.memory_limit) continue;
     if (!known) choice = {.first = choice.first, .index = i, .is_last = i == last};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/exec/program.h"
+#include "core/plan/gradient_space.h"
 #include "lockstep/train_options.h"
 
 namespace lockstep {
@@ -23,6 +24,7 @@ struct ProgramSize {
 /// optimizer state, the average of the weights, packed copies and the arena.
 std::size_t training_bytes(std::span<const ProgramSize> programs,
                            const FlatSpace& space,
+                           const GradientSpace& gradients,
                            const TrainOptions& options);
 
 /// What is on the device concurrently with a training program.
@@ -46,6 +48,7 @@ struct RecomputeIndex {
 std::unique_ptr<Program> compile_within_limit(Graph graph,
                                               Backend& backend,
                                               const FlatSpace& space,
+                                              const GradientSpace& gradients,
                                               MemoryReuse reuse,
                                               const TrainOptions& options,
                                               const OtherDeviceMemory& others,

@@ -25,6 +25,7 @@ constexpr std::string_view kNames[kMemoryCategories] = {"parameters",
                                                         "image_decoding",
                                                         "context_and_libraries"};
 constexpr const char* kInput = "(input)";
+constexpr const char* kWindow = "(gradient window)";
 
 enum class ArenaUse : std::uint8_t { activation, workspace, input };
 
@@ -105,15 +106,19 @@ void add_parameters(LayerRows& rows,
                     const Optimizer& optimizer) {
   const auto arrays = std::uint64_t(state_arrays(optimizer));
   const Ownership ownership(programs.space(), 0);
+  const bool divided = programs.gradients().divided();
   const std::vector<Parameter>& parameters = programs.graph().parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto bytes = std::uint64_t(parameters[i].shape.elems()) * sizeof(float);
     LayerMemory& row = rows.of(layer_of(parameters[i].name));
     row.parameters += bytes;
-    row.gradients += bytes;
+    if (!divided) row.gradients += bytes;
     for (const OwnedStretch& own :
-         ownership.within(programs.space().of(int(i)).offset, parameters[i].shape.elems()))
-      row.optimizer_state += std::uint64_t(own.elems) * sizeof(float) * arrays;
+         ownership.within(programs.space().of(int(i)).offset, parameters[i].shape.elems())) {
+      const std::uint64_t owned = std::uint64_t(own.elems) * sizeof(float);
+      row.optimizer_state += owned * arrays;
+      if (divided && !parameters[i].frozen) row.gradients += owned;
+    }
     row.packed_copies += packed.bytes_of(int(i));
   }
 }
@@ -206,6 +211,8 @@ std::vector<LayerMemory> by_layer(const CompiledPrograms& programs,
   add_nodes(rows, programs.graph());
   add_parameters(rows, programs, packed, optimizer);
   add_arena(rows, programs.largest());
+  if (const std::int64_t window = programs.gradients().window_elems(); window > 0)
+    rows.of(kWindow).gradients = std::uint64_t(window) * sizeof(float);
   rows.rows().push_back(rest(rows.rows(), table));
   return std::move(rows.rows());
 }

@@ -16,7 +16,7 @@ namespace lockstep {
 /// What a rank's memory is used for. Every byte that Lockstep reserves belongs to one category.
 enum class MemoryCategory : std::uint8_t {
   parameters,       ///< with running statistics and metrics, and their padding
-  gradients,        ///< of the same layout
+  gradients,        ///< of the same layout, unless divided: Note [Gradient window]
   optimizer_state,  ///< of the same layout
   weight_average,   ///< TrainOptions::ema
   partial_sums,     ///< gradients of shards that wait for their place in the reduction tree
@@ -82,8 +82,8 @@ MemoryTable tabulate(const CompiledPrograms& programs,
                      const ReplicaParts& parts);
 
 /// One row a layer, in the order in which forward comes to them, then parameters that no operator
-/// has the path of, "(input)", and "(alignment)": padding, and gaps in the arena. Each column adds
-/// up to the category in tabulate()'s table.
+/// has the path of, "(input)", "(gradient window)", and "(alignment)": padding, and gaps in the
+/// arena. Each column adds up to the category in tabulate()'s table.
 std::vector<LayerMemory> by_layer(const CompiledPrograms& programs,
                                   const MemoryTable& table,
                                   const PackedCopies& packed,

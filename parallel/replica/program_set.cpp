@@ -81,7 +81,8 @@ BoundProgram ProgramSet::bind(Backend& backend,
                               const CompiledProgram& compiled,
                               DeviceBuffer& arena) {
   Program& program = *compiled.program;
-  program.bind({arena.data(), parameters(), gradients()}, backend, packed_);
+  program.bind(
+      {arena.data(), parameters(), gradients(), &compiled_->gradients()}, backend, packed_);
   if (env().sync == "1") program.name_faults();
   return {.samples = compiled.samples,
           .program = &program,

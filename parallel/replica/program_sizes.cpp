@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/nn/trace.h"
+#include "parallel/replica/gradient_division.h"
 #include "parallel/replica/memory_fit.h"
 #include "parallel/replica/replica_parts.h"
 
@@ -47,6 +48,15 @@ std::optional<ProgramSize> MicroBatchSizes::orthogonalization(const TrainOptions
   if (!orthogonalization_)
     orthogonalization_.emplace(*compile_orthogonalization(device_, graph_, space_, options));
   return orthogonalization_;
+}
+
+std::size_t MicroBatchSizes::training_bytes(std::span<const ProgramSize> programs,
+                                            const TrainOptions& options,
+                                            const BatchPlan& batch) const {
+  const DeviceTraits device = device_.traits();
+  const GradientSpace gradients = divide_gradients(graph_, space_, options, batch, device);
+  return lockstep::training_bytes(programs, space_, gradients, options) + teacher_bytes_ +
+         exchange_memory(graph_, space_, gradients, options, batch, device);
 }
 
 ProgramSizes::ProgramSizes(Backend& device,
@@ -109,10 +119,9 @@ std::size_t ProgramSizes::least_bytes(const TrainOptions& options, const BatchPl
   for (std::size_t i = first; i < last; ++i) {
     std::vector<ProgramSize> programs{sizes.training(i), *sizes.evaluation()};
     if (const auto size = sizes.orthogonalization(options)) programs.push_back(*size);
-    least = std::min(least, training_bytes(programs, sizes.space(), options));
+    least = std::min(least, sizes.training_bytes(programs, options, batch));
   }
-  return least + sizes.teacher_bytes() +
-         exchange_memory(sizes.graph(), sizes.space(), options, batch, device_.traits());
+  return least;
 }
 
 }  // namespace lockstep

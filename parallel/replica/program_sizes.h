@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/exec/sizing_backend.h"
@@ -25,8 +26,10 @@ class MicroBatchSizes {
   const ProgramSize& training(std::size_t choice);
   /// Nothing for micro-batches of 0 samples.
   const std::optional<ProgramSize>& evaluation() const { return evaluation_; }
-  /// See CompiledTeacher; 0 where there is none.
-  std::size_t teacher_bytes() const { return teacher_bytes_; }
+  /// What rank 0 reserves on its device for `programs`, with the teacher and the exchange.
+  std::size_t training_bytes(std::span<const ProgramSize> programs,
+                             const TrainOptions& options,
+                             const BatchPlan& batch) const;
   /// See compile_orthogonalization(). Nothing under most optimizers.
   std::optional<ProgramSize> orthogonalization(const TrainOptions& options);
 
@@ -43,7 +46,7 @@ class MicroBatchSizes {
   std::vector<RecomputeChoice> choices_;         // empty: not asked for
   std::map<std::size_t, ProgramSize> training_;  // by choice, those asked for
   std::optional<ProgramSize> evaluation_, orthogonalization_;
-  std::size_t teacher_bytes_ = 0;
+  std::size_t teacher_bytes_ = 0;  // see CompiledTeacher; 0 where there is none
 };
 
 /// Memory of a model's programs by all that they depend on: micro-batch, precision, batch norm,

@@ -174,6 +174,9 @@ std::string Replica::weights_sha256() const {
 
 std::vector<io::NamedTensor> Replica::gradients() const {
   ReplicaState& s = *state_;
+  if (s.programs.compiled().gradients().divided())
+    throw ConfigError("replica: no rank has whole gradients",
+                      "train with `sharding` none to look at them");
   return copy_tensors(
       s.context.backend(), s.programs.graph(), s.programs.space(), s.programs.gradients(), true);
 }

@@ -73,6 +73,7 @@ ReplicaParts::ReplicaParts(Backend& backend,
                            const FlatSpace& space,
                            float* parameters,
                            float* gradients,
+                           const GradientSpace& places,
                            std::uint16_t* rounded,
                            const TrainOptions& options,
                            const BatchPlan& batch)
@@ -82,16 +83,18 @@ ReplicaParts::ReplicaParts(Backend& backend,
       exchange(backend,
                communicator,
                options.reduction,
-               space.buckets,
+               places.buckets(),
                gradients,
                batch.shards,
-               batch.dealt ? batch.cluster : 0),
+               batch.dealt ? batch.cluster : 0,
+               places.summed(gradients)),
       owners(ownership.divides() ? std::make_unique<OwnerExchange>(
                                        backend,
                                        owner_communicator ? *owner_communicator : communicator,
                                        exchange.gather_communicators(),
                                        space,
-                                       gradients)
+                                       gradients,
+                                       places)
                                  : nullptr),
       matrices(deals_matrices(communicator, ownership, options.optimizer)
                    ? std::make_unique<MatrixExchange>(
@@ -108,6 +111,7 @@ ReplicaParts::ReplicaParts(Backend& backend,
                 {.value = options.clip_value, .agc = options.clip_agc},
                 parameters,
                 gradients,
+                places,
                 owners ? nullptr : rounded,
                 ownership,
                 owners.get()),
@@ -119,7 +123,8 @@ ReplicaParts::ReplicaParts(Backend& backend,
                           gradients,
                           evaluation_shards(batch)),
       outcomes(backend),
-      shard_norms(backend, graph, space, gradients, options.noise_scale_every, batch.shards),
+      shard_norms(
+          backend, graph, space, gradients, places, options.noise_scale_every, batch.shards),
       sample_weight(backend.allocate_host(sizeof(float), "sample weight")),
       counters(backend, kHeldMicroBatches),
       h2d_staging(backend, graph, kHeldMicroBatches) {}
@@ -145,6 +150,7 @@ std::uint64_t ReplicaParts::communication_bytes() const {
 
 std::uint64_t exchange_memory(const Graph& graph,
                               const FlatSpace& space,
+                              const GradientSpace& gradients,
                               const TrainOptions& options,
                               const BatchPlan& batch,
                               const DeviceTraits& device) {
@@ -160,6 +166,7 @@ std::uint64_t exchange_memory(const Graph& graph,
                            one_level,
                            flat->as<float>(),
                            flat->as<float>(),
+                           gradients,
                            nullptr,
                            options,
                            batch);

@@ -8,6 +8,7 @@
 #include "core/exec/communicator.h"
 #include "core/graph/graph.h"
 #include "core/plan/flat_space.h"
+#include "core/plan/gradient_space.h"
 #include "core/step/h2d_staging.h"
 #include "core/step/matrix_exchange.h"
 #include "core/step/optimizer_step.h"
@@ -62,7 +63,8 @@ struct ReplicaParts {
   StepParamsUpload counters;
   H2dStaging h2d_staging;
 
-  /// `graph`, `space` and the flat arrays must outlive it. Throws ConfigError as OptimizerStep,
+  /// `places`: of `gradients`. `graph`, `space`, `places` and the arrays must outlive it. Throws
+  /// ConfigError as OptimizerStep,
   /// OutOfMemory.
   ReplicaParts(Backend& backend,
                Communicator& communicator,
@@ -70,6 +72,7 @@ struct ReplicaParts {
                const FlatSpace& space,
                float* parameters,
                float* gradients,
+               const GradientSpace& places,
                std::uint16_t* rounded,
                const TrainOptions& options,
                const BatchPlan& batch);
@@ -104,6 +107,7 @@ ParameterRules rules_of(const TrainOptions& options);
 /// partial_sum_bytes() and communication_bytes() of rank 0, which has the max, on such a device.
 std::uint64_t exchange_memory(const Graph& graph,
                               const FlatSpace& space,
+                              const GradientSpace& gradients,
                               const TrainOptions& options,
                               const BatchPlan& batch,
                               const DeviceTraits& device);

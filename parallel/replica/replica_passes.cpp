@@ -149,7 +149,11 @@ void ReplicaState::flip_a_gradient() {
     const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
     if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
     for (const OwnedStretch& own : parts.ownership.within(segment.offset, segment.elems))
-      if (flip_a_bit(context.backend(), programs.gradients() + own.offset, own.elems)) return;
+      if (flip_a_bit(
+              context.backend(),
+              programs.gradients() + own.offset + programs.compiled().gradients().shift_of(own),
+              own.elems))
+        return;
   }
 }
 

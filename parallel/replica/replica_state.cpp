@@ -22,8 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Graphs take memory on the device, and keys that are places need one for each micro-batch. Other
-// keys are few.
+// Graphs take memory on the device, and keys that are places need one for each. Other keys are few.
 constexpr int kMaxGraphsByPlace = 64;
 
 DeviceTimer make_device_timer(RankContext& context, const BatchPlan& batch) {
@@ -106,6 +105,7 @@ ReplicaState::ReplicaState(RankContext& rank_context,
             programs.space(),
             programs.parameters(),
             programs.gradients(),
+            programs.compiled().gradients(),
             programs.packed().rounded(),
             options,
             batch),
@@ -132,7 +132,7 @@ ReplicaState::ReplicaState(RankContext& rank_context,
   initialise_parameters();
   if (probes_.ranges) declare_ranges();
   if (options.profile) declare_profile();
-  warm_up_collectives(context, parts, batch, group_.get());
+  warm_up_collectives(context, parts, programs.parameters(), batch, group_.get());
   if (!on_host_)
     context_bytes =
         context_part(context.host_communicator(), context.backend(), memory().on_device());
@@ -331,16 +331,19 @@ std::string ReplicaState::reason_against_graphs() const {
   if (fault_injector() != nullptr) return "LOCKSTEP_FAULT injects faults";
   if (options.profile) return name_parameters("`profile` times every operator");
   if (probes_.ranges != nullptr) return "an attached tool traces every operator";
-  if (captures_by_place()) {
+  if ((batch.cluster > 1 || batch.dealt) && parts.exchange.in_stream_order()) {
     // Of whole batches and of an epoch's last, for each size of images.
-    const int rounds = training_schedule(batch, batch.global_batch, context.rank()).most_rounds;
+    const Schedule whole = training_schedule(batch, batch.global_batch, context.rank());
+    const bool groups = batch.cluster > 1;
+    const int places = groups ? whole.most_rounds : whole.turns;
     const auto sizes = int(samples_.training.size());
-    if (2 * (rounds + 1) * sizes > kMaxGraphsByPlace)
+    if (2 * (places + 1) * sizes > kMaxGraphsByPlace)
       return name_parameters(
-          fmt::format("{}, and {} micro-batches a step on a rank{} are too many for a graph each",
-                      batch.dealt ? "`shard` gradients exchanges after each shard"
-                                  : "batch norm's groups span several ranks",
-                      rounds,
+          fmt::format("{}, and {} {} a step on a rank{} are too many for a graph each",
+                      groups ? "batch norm's groups span several ranks"
+                             : "`shard` gradients exchanges after each shard",
+                      places,
+                      groups ? "micro-batches" : "shards",
                       sizes > 1 ? fmt::format(", for {} sizes of images,", sizes) : ""));
   }
   return {};

@@ -134,11 +134,12 @@ class ReplicaState {
     RunState state = {};
     bool overlaps = true;     ///< the exchange, with backward
     bool adds_norms = false;  ///< to shard_norms
-    /// State at its begin: of the exchange, and StepTimes::moving_exchanges.
+    /// State at its begin: of the exchange, and StepTimes::moving_exchanges. Seconds exposed, then
+    /// at the end of a phase.
     ShardPlace place = {};
     SentBytes sent = {};
     UpdateSent update_sent = {};
-    double moving = 0;
+    double moving = 0, exposed = 0;
     double forward = 0;  ///< seconds of forward, where that ran eagerly
   };
 
@@ -202,15 +203,9 @@ class ReplicaState {
   /// Whether all ranks have captured it, where its collectives are captured with it.
   bool agree(const Segment& segment, bool captured);
   GraphKey graph_key(const Segment& segment) const;
-  /// Whether collectives of NCCL stand in segments before a step's last.
-  bool captures_by_place() const;
+  /// Whether it holds collectives of NCCL, and may stand before a step's last.
+  bool captures_by_place(const Segment& segment) const;
   bool captures_now() const;
-  void start_bucket(const Segment& segment, int bucket);
-  void finish_bucket(int bucket);
-  void move_exchange();
-  void sum_shard(const Segment& segment);
-  void end_shard(const ShardWork& shard, const Schedule& schedule);
-  void flip_a_gradient();
   void update(const Segment& segment);
   void weights_changed();
   static int own_rounds(const Schedule& schedule);
@@ -228,7 +223,17 @@ class ReplicaState {
     }
   }
 
+  // replica_exchange.cpp: what parts of a step ask of the exchange.
+  void start_bucket(const Segment& segment, int bucket);
+  void reuse_gradients(int index);
+  void finish_buckets();
+  void finish_bucket(int bucket);
+  void move_exchange();
+  void sum_shard(const Segment& segment);
+  void end_shard(const ShardWork& shard, const Schedule& schedule);
+
   // replica_passes.cpp: other passes.
+  void flip_a_gradient();
   void read_metrics(StepResult& result);
   void compute(Program& program, const RunState& state);
   /// `first_sample`: of the micro-batch that has run; -1: none.

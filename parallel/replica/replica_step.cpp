@@ -2,7 +2,6 @@
 // A training step: segments, each a plan of parts that run eagerly, are captured or are replayed,
 // as Note [Step graphs] in core/step/step_graphs.h says.
 #include <algorithm>
-#include <chrono>
 
 #include "core/step/fault_injector.h"
 #include "lockstep/error.h"
@@ -12,14 +11,13 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 Phase phase_of(StepWork work) {
   switch (work) {
     case StepWork::forward:
       return Phase::forward;
     case StepWork::backward:
     case StepWork::start_bucket:
+    case StepWork::reuse_gradients:
     case StepWork::sum_shard:
       return Phase::backward;
     case StepWork::finish_buckets:
@@ -33,10 +31,6 @@ Phase phase_of(StepWork work) {
 /// Parts of a phase that follow each other are timed together, but for sums of shards.
 bool timed_together(StepWork a, StepWork b) {
   return a == b || (phase_of(a) == phase_of(b) && b != StepWork::sum_shard);
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 }  // namespace
@@ -181,8 +175,8 @@ const StepPlan& ReplicaState::plan(const Segment& segment) {
   for (std::size_t i = 0; i < plan_.size(); ++i) {
     StepPart& part = plan_[i];
     part.ends_phase = i + 1 == plan_.size() || !timed_together(part.work, plan_[i + 1].work);
-    if (part.work == StepWork::start_bucket || part.work == StepWork::sum_shard ||
-        part.work == StepWork::finish_buckets ||
+    if (part.work == StepWork::start_bucket || part.work == StepWork::reuse_gradients ||
+        part.work == StepWork::sum_shard || part.work == StepWork::finish_buckets ||
         (part.work == StepWork::update && parts.update_exchanges()))
       part.on_host = by_host;
   }
@@ -191,12 +185,12 @@ const StepPlan& ReplicaState::plan(const Segment& segment) {
 
 void ReplicaState::run_segment(Segment& segment) {
   segment.moving = times_.moving_exchanges;
+  segment.exposed = parts.exchange.exposed_seconds();
   if (!captures_now()) return run_eagerly(segment);
   segment.place = parts.exchange.place();
   segment.sent = parts.exchange.sent();
   segment.update_sent = parts.update_sent();
   context.position().enter(segment.program != nullptr ? Phase::forward : Phase::exchange);
-  const double exposed = parts.exchange.exposed_seconds();
   switch (graphs_.run(graph_key(segment), segment)) {
     case StepWay::eager:
       break;
@@ -209,7 +203,7 @@ void ReplicaState::run_segment(Segment& segment) {
       break;
     case StepWay::replayed:
       account_replay(segment);
-      times_.backward += timer_.lap() - (parts.exchange.exposed_seconds() - exposed);
+      times_.backward += timer_.lap() - (parts.exchange.exposed_seconds() - segment.exposed);
       break;
   }
   // Where the segment holds collectives, all ranks have agreed that its capture failed.
@@ -231,12 +225,15 @@ void ReplicaState::run(Segment& segment, const StepPart& part, bool eagerly) {
     case StepWork::start_bucket:
       start_bucket(segment, part.first);
       break;
+    case StepWork::reuse_gradients:
+      reuse_gradients(part.first);
+      break;
     case StepWork::sum_shard:
       sum_shard(segment);
       break;
     case StepWork::finish_buckets:
       if (segment.adds_norms) end_shard(*segment.shard, *segment.schedule);
-      for (int b = 0; b < parts.exchange.bucket_count(); ++b) finish_bucket(b);
+      finish_buckets();
       break;
     case StepWork::update:
       update(segment);
@@ -260,7 +257,10 @@ void ReplicaState::end_phase(Segment& segment, StepWork work) {
   }
   const bool is_forward = work == StepWork::forward;
   device_timer.mark(is_forward ? DevicePart::forward : DevicePart::backward);
-  const double seconds = timer_.lap();
+  // Waits within backward are not backward's.
+  const double exposed = parts.exchange.exposed_seconds() - segment.exposed;
+  segment.exposed += exposed;
+  const double seconds = timer_.lap() - exposed;
   (is_forward ? times_.forward : times_.backward) += seconds;
   if (is_forward) segment.forward = seconds;
   if (is_forward || work == StepWork::sum_shard || segment.program == nullptr) return;
@@ -272,8 +272,9 @@ void ReplicaState::end_phase(Segment& segment, StepWork work) {
   ++times_.whole_computed;
 }
 
-bool ReplicaState::captures_by_place() const {
-  return (batch.cluster > 1 || batch.dealt) && parts.exchange.in_stream_order();
+bool ReplicaState::captures_by_place(const Segment& segment) const {
+  return (batch.cluster > 1 || (batch.dealt && segment.exchanges)) &&
+         parts.exchange.in_stream_order();
 }
 
 bool ReplicaState::captures_now() const {
@@ -282,7 +283,7 @@ bool ReplicaState::captures_now() const {
 }
 
 GraphKey ReplicaState::graph_key(const Segment& segment) const {
-  if (captures_by_place())
+  if (captures_by_place(segment))
     return {.step_samples = segment.schedule->samples,
             .round = segment.round,
             .size = int(programs.used_size())};
@@ -325,53 +326,6 @@ void ReplicaState::weights_changed() {
   if (!parts.owners) return programs.packed().invalidate_but_rounded();
   programs.packed().invalidate();
   weights_are_whole_ = !parts.owners->rounds_weights();
-}
-
-void ReplicaState::end_shard(const ShardWork& shard, const Schedule& schedule) {
-  std::int64_t samples = 0;
-  for (const MicroBatch& micro_batch : shard.micro_batches) samples += micro_batch.samples;
-  parts.shard_norms.end_shard(shard.shard, samples, schedule.samples);
-}
-
-void ReplicaState::start_bucket(const Segment& segment, int bucket) {
-  const auto b = std::size_t(bucket);
-  if (segment.adds_norms) parts.shard_norms.add_bucket(bucket);
-  if (probes_.ranges) probes_.open_ranges[b] = probes_.ranges->start(probes_.bucket_names[b]);
-  const auto begin = Clock::now();
-  if (profiler) probes_.started[b] = begin;
-  const DeviceScope scope(profiler.get(), profiler ? probes_.bucket_work[b] : -1);
-  parts.exchange.start_bucket(bucket);
-  times_.moving_exchanges += seconds_since(begin);
-}
-
-void ReplicaState::move_exchange() {
-  if (!parts.exchange.in_flight()) return;
-  const auto begin = Clock::now();
-  const DeviceScope scope(profiler.get(), probes_.moving);
-  parts.exchange.progress();
-  times_.moving_exchanges += seconds_since(begin);
-}
-
-void ReplicaState::sum_shard(const Segment& segment) {
-  if (segment.adds_norms) {
-    for (int b = 0; b < parts.exchange.bucket_count(); ++b) parts.shard_norms.add_bucket(b);
-    end_shard(*segment.shard, *segment.schedule);
-  }
-  parts.exchange.finish_shard();
-}
-
-void ReplicaState::finish_bucket(int bucket) {
-  const auto b = std::size_t(bucket);
-  const auto begin = profiler ? Profiler::Clock::now() : Profiler::Clock::time_point();
-  {
-    const DeviceScope scope(profiler.get(), profiler ? probes_.bucket_work[b] : -1);
-    parts.exchange.finish_bucket(bucket);
-  }
-  if (probes_.ranges) probes_.ranges->end(probes_.open_ranges[b]);
-  if (!profiler) return;
-  const auto end = Profiler::Clock::now();
-  profiler->record(probes_.wait, begin, end);
-  profiler->record(probes_.bucket_work[b], probes_.started[b], end);
 }
 
 void ReplicaState::update(const Segment& segment) {

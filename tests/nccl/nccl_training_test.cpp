@@ -82,12 +82,29 @@ TEST(NcclTraining, EqualBitsOfAShardedOptimizerInBf16) {
 // none in the last turn.
 SmallRun sharded_gradients() {
   SmallRun run = sharded_run();
+  run.model =
+      nn::make_model({.name = "mlp", .outputs = 10, .hidden = std::vector<std::int64_t>(10, 128)});
+  run.options.bucket_mb = 0.05;
   run.options.micro_batch = 2;
   run.options.sharding = Sharding::gradients;
   return run;
 }
 
-TEST(NcclTraining, EqualBitsOfShardedGradients) { expect_bits_of_mpi(sharded_gradients()); }
+/// Whose memory takes turns as well: Note [Gradient window].
+void expect_divided(const SmallRun& run) {
+  const PlanRequest request{.model = run.model,
+                            .loss = softmax_cross_entropy,
+                            .data = run.data,
+                            .options = run.options,
+                            .ranks = mpi_world().size(),
+                            .on_host = false};
+  EXPECT_GT(plan_memory(device(), request, mpi_world().rank()).gradient_window_bytes, 0u);
+}
+
+TEST(NcclTraining, EqualBitsOfShardedGradients) {
+  expect_divided(sharded_gradients());
+  expect_bits_of_mpi(sharded_gradients());
+}
 
 TEST(NcclTraining, EqualBitsOfShardedGradientsInBf16) {
   SmallRun run = sharded_gradients();
@@ -129,10 +146,7 @@ TEST(NcclTraining, EqualBitsWhereASegmentCannotBeCaptured) {
 }
 
 TEST(NcclTraining, EqualBitsWhereATurnCannotBeCaptured) {
-  SmallRun run = small_run();
-  run.options.micro_batch = 2;
-  run.options.sharding = Sharding::gradients;
-  expect_bits_where_captures_fail(run, 3);
+  expect_bits_where_captures_fail(sharded_gradients(), 3);
 }
 
 TEST(NcclTraining, EqualBitsWhereARoundOfBatchNormCannotBeCaptured) {
@@ -301,6 +315,10 @@ TEST_F(NcclTwoLevels, EqualBitsOfAShardedOptimizerInBf16) {
   SmallRun run = sharded_run();
   run.options.precision = Precision::bf16;
   expect_bits_of_mpi(run, hosts_);
+}
+
+TEST_F(NcclTwoLevels, EqualBitsOfShardedGradients) {
+  expect_bits_of_mpi(sharded_gradients(), hosts_);
 }
 
 TEST_F(NcclTwoLevels, OwnersAreConnectedBeforeStep1) {

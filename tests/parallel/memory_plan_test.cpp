@@ -147,6 +147,15 @@ SmallRun mlp_gradients_sharded() {
   run.options.sharding = Sharding::gradients;
   return run;
 }
+/// Whose gradients lie in a window.
+SmallRun mlp_gradients_divided() {
+  SmallRun run = mlp_gradients_sharded();
+  run.model =
+      nn::make_model({.name = "mlp", .outputs = 10, .hidden = std::vector<std::int64_t>(16, 256)});
+  run.options.bucket_mb = 0.05;
+  run.options.clip_agc = 0.01f;
+  return run;
+}
 /// With units of several owners.
 SmallRun mlp_clipped() {
   SmallRun run = mlp();
@@ -358,6 +367,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            &mlp_normuon_sharded,
                                            &mlp_clipped,
                                            &mlp_gradients_sharded,
+                                           &mlp_gradients_divided,
                                            &mlp_muon,
                                            &discs_growing,
                                            &resnet_taught));

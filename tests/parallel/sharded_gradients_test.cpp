@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sharding::gradients: the bits of one rank without it, on any ranks, with shards of one and of
-// several micro-batches, through resumes with other ranks and another sharding; what it saves and
-// sends.
-#include <gtest/gtest.h>
+// several micro-batches, gradients whole and divided, through resumes with other ranks and another
+// sharding; what it saves and sends.
+#include <functional>
+#include <gmock/gmock.h>
+#include <string_view>
 
 #include "lockstep/error.h"
 #include "parallel/exchange/turn_plans.h"
@@ -42,6 +44,44 @@ SmallRun gpt() {
   return run;
 }
 
+SmallRun deep() { return testing::deep_mlp(); }
+
+/// Whose tied embedding is most of it, and has the place of all other gradients.
+SmallRun embedding() {
+  constexpr std::int64_t kTokens = 6000;
+  SmallRun run = gpt();
+  std::vector<std::uint16_t> words;
+  for (int i = 0; i < 2000; ++i) words.push_back(std::uint16_t(i * i % kTokens));
+  const data::TokenSequence sequence =
+      data::whole_sequence(data::tokens_in_memory(std::move(words)), "test", kTokens);
+  run.data = {data::random_windows(sequence.part(0, 1900, "training"), 16, 1, {}),
+              data::windows_in_order(sequence.part(1900, 100, "validation"), 16, {})};
+  run.model = nn::make_model({.name = "gpt",
+                              .outputs = kTokens,
+                              .dropout = 0.1f,
+                              .layers = 12,
+                              .heads = 2,
+                              .width = 64,
+                              .context = 16});
+  run.options.bucket_mb = 0.05;
+  run.options.steps = 3;
+  return run;
+}
+
+/// memory_plan_test compares it with what a replica reserves and sends.
+MemoryPlan plan_of(const SmallRun& run, Sharding sharding) {
+  PlanRequest request;
+  request.model = run.model;
+  request.loss = [](Builder& nn, Value logits, Value labels) {
+    return nn.softmax_cross_entropy(logits, labels, 0.0f, {});
+  };
+  request.data = run.data;
+  request.options = run.options;
+  request.options.sharding = sharding;
+  request.ranks = world().size();
+  return plan_memory(*testing::make_test_backend(), request, world().rank());
+}
+
 class ShardedGradients : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ShardedGradients, HasTheBitsOfOneRankWithout) {
@@ -50,6 +90,9 @@ TEST_P(ShardedGradients, HasTheBitsOfOneRankWithout) {
   run.options.sharding = Sharding::gradients;
   run.options.check_replicas_every = 2;
   const TrainSummary sharded = testing::train(run, world());
+  EXPECT_EQ(plan_of(run, Sharding::gradients).gradient_window_bytes > 0,
+            std::string_view(GetParam().name).starts_with("divided"))
+      << plan_of(run, Sharding::gradients).why_whole_gradients;
   if (world().rank() != 0) return;
   EXPECT_EQ(sharded.weights_sha256, alone.weights_sha256);
   EXPECT_EQ(sharded.train_loss, alone.train_loss);
@@ -71,6 +114,19 @@ INSTANTIATE_TEST_SUITE_P(
              .shards = 5},
         Case{"frozen", &many, AdamW{}, 0.0f, 0.9f, Precision::fp32, {"0"}},
         Case{"tied", &gpt, AdamW{}, 1.0f},
+        Case{"divided", &deep, Sgd{.lr = 0.05f, .momentum = 0.9f}, 0.5f},
+        Case{.name = "divided_lamb",
+             .run = &deep,
+             .optimizer = Lamb{},
+             .ema = 0.9f,
+             .freeze = {"2"},
+             .clip_agc = 0.01f},
+        Case{.name = "divided_bf16",
+             .run = &deep,
+             .optimizer = AdamW{.lr = 0.01f},
+             .precision = Precision::bf16,
+             .clip_value = 0.01f},
+        Case{"divided_tied", &embedding, AdamW{}, 1.0f},
         Case{.name = "agc_normuon", .run = &mlp, .optimizer = NorMuon{}, .clip_agc = 0.01f},
         Case{.name = "bf16",
              .run = &many,
@@ -145,20 +201,6 @@ TEST(ShardedGradientsOf, NoiseScaleIsThatOfOneRank) {
   EXPECT_EQ(sharded.noise_scale, alone.noise_scale);
 }
 
-/// memory_plan_test compares it with what a replica reserves and sends.
-MemoryPlan plan_of(const SmallRun& run, Sharding sharding) {
-  PlanRequest request;
-  request.model = run.model;
-  request.loss = [](Builder& nn, Value logits, Value labels) {
-    return nn.softmax_cross_entropy(logits, labels, 0.0f, {});
-  };
-  request.data = run.data;
-  request.options = run.options;
-  request.options.sharding = sharding;
-  request.ranks = world().size();
-  return plan_memory(*testing::make_test_backend(), request, world().rank());
-}
-
 TEST(ShardedGradientsOf, KeepsItsPartOfTheSums) {
   SmallRun run = run_of({"", &mlp, AdamW{}});
   run.options.global_batch = 32;
@@ -170,6 +212,39 @@ TEST(ShardedGradientsOf, KeepsItsPartOfTheSums) {
   // Small buckets are kept whole.
   EXPECT_GE(double(*plan.table[MemoryCategory::partial_sums]), kept* part);
   EXPECT_LT(double(*plan.table[MemoryCategory::partial_sums]), 1.1 * kept * part);
+}
+
+// What owners keep between turns is where the last turn's sums end as well.
+TEST(ShardedGradientsOf, DividesTheGradientsOfAShard) {
+  SmallRun run = run_of({"", &deep, AdamW{}});
+  const auto bytes = [&](Sharding sharding, MemoryCategory category) {
+    return double(*plan_of(run, sharding).table[category]);
+  };
+  const double whole = bytes(Sharding::optimizer, MemoryCategory::gradients);
+  const double window = double(plan_of(run, Sharding::gradients).gradient_window_bytes);
+  const int ranks = world().size();
+  EXPECT_NEAR(
+      bytes(Sharding::gradients, MemoryCategory::gradients), whole / ranks + window, 0.02 * whole);
+  EXPECT_LT(window, 0.5 * whole);
+  const int kept = max_kept_sums(8, ranks, 1);
+  EXPECT_NEAR(bytes(Sharding::gradients, MemoryCategory::partial_sums),
+              whole / ranks * (kept - 1),
+              0.02 * whole);
+}
+
+TEST(ShardedGradientsOf, SaysWhyGradientsAreWhole) {
+  const auto reason = [](const std::function<void(TrainOptions&)>& change) {
+    SmallRun run = run_of({"", &deep, AdamW{}});
+    change(run.options);
+    const MemoryPlan plan = plan_of(run, Sharding::gradients);
+    EXPECT_EQ(plan.gradient_window_bytes > 0, plan.why_whole_gradients.empty());
+    return plan.why_whole_gradients;
+  };
+  using ::testing::HasSubstr;
+  EXPECT_EQ(reason([](TrainOptions&) {}), "");
+  EXPECT_THAT(reason([](TrainOptions& o) { o.shards = 5; }), HasSubstr("8 has one in each"));
+  EXPECT_THAT(reason([](TrainOptions& o) { o.overlap = Overlap::off; }), HasSubstr("is off"));
+  EXPECT_THAT(reason([](TrainOptions& o) { o.optimizer = Muon{}; }), HasSubstr("whole matrices"));
 }
 
 TEST(ShardedGradientsOf, SendsGradientsInEachTurnAndWeightsOnce) {

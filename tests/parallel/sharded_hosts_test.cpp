@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                                   .precision = Precision::bf16,
                                   .shards = 6},
                       ShardedCase{.name = "gradients",
-                                  .run = mlp,
+                                  .run = &deep_mlp,  // divided
                                   .optimizer = AdamW{.lr = 0.01f},
                                   .clip_norm = 0.5f,
                                   .sharding = Sharding::gradients},

@@ -21,6 +21,17 @@ inline SmallRun sharded_mlp() {
   return run;
 }
 
+/// Of so many buckets that few of them are exchanged at once: Note [Gradient window].
+inline SmallRun deep_mlp() {
+  SmallRun run = sharded_mlp();
+  run.options.bucket_mb = 0.05;
+  run.model = nn::make_model({.name = "mlp",
+                              .outputs = 10,
+                              .hidden = std::vector<std::int64_t>(16, 256),
+                              .dropout = 0.1f});
+  return run;
+}
+
 inline SmallRun sharded_gpt() {
   SmallRun run = small_gpt();
   run.options.log_every = 0;

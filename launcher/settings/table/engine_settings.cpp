@@ -75,7 +75,7 @@ void add_engine_settings(std::vector<Setting>& table) {
   rows.custom("shard",
               "none|optimizer|gradients|auto",
               "what ranks divide among themselves: nothing; the optimizer's state and the "
-              "average of the weights (ZeRO-1); or also the sums of accumulated gradients, which "
+              "average of the weights (ZeRO-1); or also the gradients (ZeRO-2), which "
               "are then exchanged after each shard; auto: the least that fits memory and "
               "--memory-limit; the same bits",
               set_sharding,
