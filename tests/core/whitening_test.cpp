@@ -100,7 +100,8 @@ TEST(Whitening, TheSecondMomentOfWhitenedPatchesIsTheIdentity) {
   const double smallest = std::sqrt(dot(filter(0), filter(0)));
   EXPECT_GT(largest, 2 * smallest);  // something is whitened
   for (std::size_t i = 0; i < kSize; ++i) {
-    if (i > 0) EXPECT_GE(dot(filter(i), filter(i)), dot(filter(i - 1), filter(i - 1)));
+    const std::size_t before = i == 0 ? 0 : i - 1;
+    EXPECT_GE(dot(filter(i), filter(i)), dot(filter(before), filter(before)));
     for (std::size_t j = 0; j < kSize; ++j) {
       EXPECT_EQ(filter(kSize + i)[j], -filter(i)[j]);
       double whitened = 0;
@@ -165,10 +166,11 @@ TEST(DiracInit, TheFirstFiltersPassTheirChannelOn) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto filter = std::int64_t(i) / (9 * in), place = std::int64_t(i) / in % 9;
       const std::int64_t channel = std::int64_t(i) % in;
-      if (filter < in)
+      if (filter < in) {
         EXPECT_EQ(values[i], place == 4 && channel == filter ? 1 : 0) << layer << ' ' << i;
-      else
+      } else {
         EXPECT_TRUE(values[i] != 0 && std::abs(values[i]) <= bound) << layer << ' ' << i;
+      }
     }
   }
 }

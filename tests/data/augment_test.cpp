@@ -110,7 +110,7 @@ TEST(Augment, ReflectBringsTheMirroredImageIn) {
     seen.insert(augmented("shift:2,reflect", sample));
     seen.insert(augmented("crop:2,reflect", sample));
     // The same draws as without.
-    if (augmented("shift:2", sample) == from) EXPECT_EQ(augmented("shift:2,reflect", sample), from);
+    EXPECT_EQ(augmented("shift:2", sample) == from, augmented("shift:2,reflect", sample) == from);
   }
   EXPECT_EQ(seen, moved);
 }
