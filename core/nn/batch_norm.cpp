@@ -34,6 +34,7 @@ Value Builder::batch_norm(Value x, const BatchNormOptions& o, SourceLoc where) {
   const std::int64_t channels = x.shape()[-1];
   const Value gamma =
       norm_or_bias(path + ".weight", {channels}, {Init::Kind::constant, o.init_weight});
+  if (!o.trains_weight) graph_.freeze(int(graph_.parameters().size()) - 1);
   const Value beta = norm_or_bias(path + ".bias", {channels}, {Init::Kind::constant, 0.0f});
   const int mean = running_statistic(path + ".running_mean", channels, 0.0f, o.momentum);
   const int variance = running_statistic(path + ".running_var", channels, 1.0f, o.momentum);

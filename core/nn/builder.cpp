@@ -159,6 +159,23 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
       o.out_channels,
       where.file,
       where.line);
+  LOCKSTEP_CHECK(o.groups == 1 || !(o.dirac_init || o.whitening),
+                 ConfigError,
+                 "conv2d: dirac_init and whitening want groups=1, got {} (asked for at {}:{})",
+                 o.groups,
+                 where.file,
+                 where.line);
+  LOCKSTEP_CHECK(!o.whitening || o.out_channels == 2 * o.kernel * o.kernel * x.shape()[3],
+                 ShapeError,
+                 "conv2d: whitening of {}x{} patches of {} channels wants out_channels={}, got {} "
+                 "(asked for at {}:{})",
+                 o.kernel,
+                 o.kernel,
+                 x.shape()[3],
+                 2 * o.kernel * o.kernel * x.shape()[3],
+                 o.out_channels,
+                 where.file,
+                 where.line);
   const std::string path = layer_path(o.name, "conv2d");
   const std::int64_t in = x.shape()[3] / o.groups, k = o.kernel, out = o.out_channels;
   const double fan_in = double(in * k * k), fan_out = double(out * k * k);
@@ -167,13 +184,17 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
   const Shape shape{out, k, k, in};
   const bool normal = o.he_normal_init || o.normal_init > 0.0f;
   const float deviation = o.normal_init > 0.0f ? o.normal_init : float(std::sqrt(2.0 / fan_out));
-  const Init init = normal ? Init{Init::Kind::normal, deviation} : Init{Init::Kind::uniform, bound};
+  Init init = normal ? Init{Init::Kind::normal, deviation} : Init{Init::Kind::uniform, bound};
+  if (o.dirac_init) init = {Init::Kind::dirac, bound};
+  if (o.whitening) init = {Init::Kind::whitening, bound};
   std::vector<ValueId> inputs{
       x.id(), weight(path + ".weight", shape, init, {shape, {0, 3, 1, 2}, {out, in, k, k}}).id()};
+  if (o.whitening) graph_.freeze(int(graph_.parameters().size()) - 1);
   if (o.bias)
-    inputs.push_back(
-        norm_or_bias(path + ".bias", {out}, normal ? Init{} : Init{Init::Kind::uniform, bound})
-            .id());
+    inputs.push_back(norm_or_bias(path + ".bias",
+                                  {out},
+                                  normal || o.whitening ? Init{} : Init{Init::Kind::uniform, bound})
+                         .id());
   const ops::Conv2dAttrs attrs{.stride_h = o.stride,
                                .stride_w = o.stride,
                                .padding_h = o.padding,

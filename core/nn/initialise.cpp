@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/nn/initialise.h"
 
+#include <algorithm>
+
 #include "core/base/random.h"
 
 namespace lockstep {
@@ -16,6 +18,16 @@ float uniform_at(std::uint64_t key, std::uint64_t element) {
   return 2.0f * uniform01(philox(key, element / 4, 0)[element % 4]) - 1.0f;
 }
 
+/// The first filters become those that leave their channel as it is.
+void pass_channels_on(const Shape& filters, std::vector<float>& values) {
+  const std::int64_t size = filters[1] * filters[2] * filters[3], in = filters[3];
+  const std::int64_t middle = filters[1] / 2 * filters[2] + filters[2] / 2;
+  for (std::int64_t i = 0; i < std::min(filters[0], in); ++i) {
+    std::fill_n(values.begin() + i * size, size, 0.0f);
+    values[std::size_t(i * size + middle * in + i)] = 1.0f;
+  }
+}
+
 }  // namespace
 
 std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed) {
@@ -25,6 +37,7 @@ std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed
   const bool normal = parameter.init.kind == Init::Kind::normal;
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] *= normal ? normal_at(key, i) : uniform_at(key, i);
+  if (parameter.init.kind == Init::Kind::dirac) pass_channels_on(parameter.shape, values);
   return values;
 }
 

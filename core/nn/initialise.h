@@ -10,7 +10,7 @@ namespace lockstep {
 
 /// The starting values of a parameter as stored. Element e is drawn from word e % 4 (uniform) or
 /// words of block e / 2 (normal, Box-Muller) of Philox keyed by (seed, name): the same on every
-/// rank.
+/// rank. Those of Init::Kind::whitening are uniform: no data are known here.
 std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed);
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include "core/base/parameter_names.h"
 #include "core/base/suggest.h"
 #include "core/data/embedded_column.h"
+#include "core/nn/airbench.h"
 #include "core/nn/convnext.h"
 #include "core/nn/gpt.h"
 #include "core/nn/llama.h"
@@ -63,6 +64,7 @@ constexpr ImageShape kCifar{32, 3, 10}, kImageNet{224, 3, 1000};
 constexpr ZooModel kModels[] = {{"mlp", mlp, kDigits, false, true},
                                 {"convnet", convnet, kDigits},
                                 {"resnet20", resnet20, kCifar},
+                                {"airbench94", airbench94, kCifar},
                                 {"resnet18", resnet18, kImageNet, true},
                                 {"resnet34", resnet34, kImageNet, true},
                                 {"resnet50", resnet50, kImageNet, true},

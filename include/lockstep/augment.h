@@ -29,7 +29,13 @@ struct ColorJitter {
 struct Augmentation {
   int shift = 0;      ///< up to this many pixels in each direction, zeros move in
   bool flip = false;  ///< left to right with probability 1/2
-  int crop = 0;       ///< pad by this many zeros on all sides, cut the original size at random
+  /// Left to right in every other epoch, half of the samples in the first one (Jordan 2024, arXiv
+  /// 2404.00498, section 3.6): two epochs show both sides of each sample. Not with `flip`.
+  bool alternating_flip = false;
+  int crop = 0;  ///< pad by this many zeros on all sides, cut the original size at random
+  /// What `shift` and `crop` bring in is the image mirrored at its outermost pixels, instead of
+  /// zeros: torchvision's padding_mode "reflect".
+  bool reflect = false;
   /// Random parts of at least this share of the image, stretched to the sample's size; 0: none.
   /// Drawn while files are decoded, so before everything else, and given to the source
   /// (ImageOptions), not to a loader.
@@ -51,7 +57,8 @@ struct Augmentation {
 
   /// Whether a loader has nothing to do.
   bool none() const {
-    return shift == 0 && !flip && crop == 0 && resized_crop == 0 && !changes_pixels() && !mixes();
+    return shift == 0 && !flip && !alternating_flip && crop == 0 && resized_crop == 0 &&
+           !changes_pixels() && !mixes();
   }
   bool mixes() const { return mixup > 0 || cutmix > 0; }
   bool changes_pixels() const {
@@ -61,7 +68,8 @@ struct Augmentation {
   std::string to_string() const;
 };
 
-/// Reads "none", or a comma-separated list of "shift[:PIXELS]" (2), "flip", "crop[:PADDING]" (4),
+/// Reads "none", or a comma-separated list of "shift[:PIXELS]" (2), "flip" or "alternating-flip",
+/// "crop[:PADDING]" (4), "reflect" (with one of the two that move images),
 /// "resized-crop[:SMALLEST_SHARE]" (0.08), "jitter:B[,C,S[,H]]" (of one value B it is contrast's
 /// and saturation's too), "randaugment[:N[,M]]" (2, 9), "trivialaugment", "erasing[:P]" (0.5),
 /// "mixup[:ALPHA]" (0.2), "cutmix[:ALPHA]" (1), ALPHA from 0.01 to 100.

@@ -122,12 +122,20 @@ struct Conv2dOptions {
   bool he_normal_init = false;
   /// Above 0: weights start as normal(0, normal_init), biases as 0.
   float normal_init = 0.0f;
+  /// The first filters, as many as there are channels in, start as the identity of a channel each,
+  /// the others as PyTorch's default. Without groups.
+  bool dirac_init = false;
+  /// The weights are whitening filters of the training images, which Trainer::fit() computes, and
+  /// are not trained; biases start as 0. Of a model's input, with out_channels = 2 kernel^2
+  /// channels.
+  bool whitening = false;
   std::string name = {};
 };
 struct BatchNormOptions {
-  float eps = 1e-5f;         ///< is added to the variance
-  float momentum = 0.1f;     ///< share of the new statistics in the running ones
-  float init_weight = 1.0f;  ///< that the scale of each channel starts with
+  float eps = 1e-5f;          ///< is added to the variance
+  float momentum = 0.1f;      ///< share of the new statistics in the running ones
+  float init_weight = 1.0f;   ///< that the scale of each channel starts with
+  bool trains_weight = true;  ///< false: the scales stay as they start
   std::string name = {};
 };
 struct Pool2dOptions {

@@ -16,10 +16,20 @@ enum class ParameterKind : std::uint8_t {
   metric,             ///< a sum over samples (loss, correct answers), of all ranks
 };
 
-/// How a parameter starts. Values depend on (seed, parameter name, element) alone, so every rank
-/// starts with the same ones.
+/// How a parameter starts. Values depend on (seed, parameter name, element) alone, those of
+/// `whitening` on the training data too, so every rank starts with the same ones.
 struct Init {
-  enum class Kind : std::uint8_t { constant, uniform, normal };
+  enum class Kind : std::uint8_t {
+    constant,
+    uniform,
+    normal,
+    /// of a convolution without groups: uniform, but each of the first `in` filters passes a
+    /// channel on, being 1 at its middle (torch.nn.init.dirac_ of these)
+    dirac,
+    /// of a first convolution: whitening_filters() of the training images, which Trainer::fit()
+    /// puts in; uniform until then
+    whitening
+  };
   Kind kind = Kind::constant;
   float value = 0.0f;  ///< the constant, the uniform bound (+-value) or the standard deviation
 };

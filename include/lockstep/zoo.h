@@ -46,6 +46,8 @@ bool has_stem(std::string_view model);
 /// convnet: two stages conv 3x3 (32 and 64 channels, padding 1, no bias), batch norm, ReLU, 2x2 max
 ///   pool; flatten; linear.
 /// resnet20: He et al. 2016, section 4.2 (CIFAR), shortcuts of 1x1 convolutions with batch norm.
+/// airbench94: the network of Jordan 2024 (arXiv 2404.00498) with its code's names; its first layer
+///   whitens patches of the training images: see Conv2dOptions::whitening.
 /// resnet18, resnet34, resnet50, resnet101, resnet152: torchvision's ("v1.5"); cifar: a 3x3
 ///   stride-1 stem without max-pool.
 /// vgg11, vgg16: torchvision's vgg11_bn and vgg16_bn, for images of 224x224 (torchvision trains

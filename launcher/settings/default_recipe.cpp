@@ -23,6 +23,7 @@ constexpr DefaultRecipe gpt2(float lr) {
 
 // The first row that fits counts.
 // - ResNets: He et al. 2015 with a cosine in place of the steps; the rate is for a batch of 256.
+// - airbench94: Jordan 2024 (arXiv 2404.00498), without Nesterov; the rate is for a batch of 1024.
 // - VGGs: torchvision's reference training.
 // - MobileNets: torchvision's reference training of mobilenet_v2, with a cosine in place of the
 //   steps; the rate is for a batch of 256.
@@ -30,9 +31,11 @@ constexpr DefaultRecipe gpt2(float lr) {
 // - ViTs: DeiT's (Touvron et al. 2021, table 9); the rate is for a batch of 512.
 // - gpt: nanoGPT's training of small models of characters.
 // - llama: llama2.c's training of small models of stories; presets as GPT-3's of their size.
-const std::array<Row, 16> kRows{{
+const std::array<Row, 17> kRows{{
     {"mlp", {Sgd{}}},
     {"resnet", with_cosine(Sgd{.lr = 0.1f, .momentum = 0.9f, .weight_decay = 1e-4f})},
+    {"airbench94",
+     {Sgd{.lr = 1.5f, .momentum = 0.85f, .weight_decay = 0.00133f}, "linear", "auto"}},
     {"vgg", with_cosine(Sgd{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 5e-4f})},
     {"mobilenet", with_cosine(Sgd{.lr = 0.045f, .momentum = 0.9f, .weight_decay = 4e-5f})},
     {"convnext", with_cosine(AdamW{.lr = 5e-4f, .weight_decay = 0.05f})},

@@ -4,14 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fmt/ranges.h>
 
 #include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/parameter_names.h"
 #include "core/exec/gather_records.h"
-#include "core/io/load_weights.h"
-#include "core/nn/initialise.h"
 #include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/communicator_warmup.h"
@@ -36,16 +32,6 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// "[1, 0]" of element `at` in row-major order; "" of a scalar.
-std::string index_text(std::int64_t at, const Shape& shape) {
-  std::vector<std::int64_t> index(std::size_t(shape.rank()));
-  for (int d = shape.rank() - 1; d >= 0; --d) {
-    index[std::size_t(d)] = at % shape[d];
-    at /= shape[d];
-  }
-  return index.empty() ? "" : fmt::format("[{}]", fmt::join(index, ", "));
-}
-
 /// A Loader of the caller's own may have other options than the run.
 void expect_fitting(const BoundProgram& program, const data::LoadedBatch& loaded) {
   const auto fits = [](std::size_t wanted, std::size_t bytes) {
@@ -68,22 +54,6 @@ void expect_fitting(const BoundProgram& program, const data::LoadedBatch& loaded
       "give the loader the samples of the schedule in its order, LoaderOptions::augmentation of "
       "TrainOptions in training, and LoaderOptions::mirror in evaluations with "
       "TrainOptions::tta alone");
-}
-
-/// Otherwise the first step of the run would report a value that the file brought.
-void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
-  const auto bad =
-      std::ranges::find_if_not(tensor.values, [](float v) { return std::isfinite(v); });
-  if (bad == tensor.values.end()) return;
-  const std::vector<float> in_file = io::to_file_layout(tensor.parameter, tensor.values);
-  const auto first = std::ranges::find_if_not(in_file, [](float v) { return std::isfinite(v); });
-  throw DataError(
-      fmt::format("{}: {}{} is {}, expected finite numbers",
-                  file,
-                  tensor.parameter.name,
-                  index_text(first - in_file.begin(), tensor.parameter.file_layout.file),
-                  *first),
-      "choose another file, or skip the tensor with `init_skip`");
 }
 
 }  // namespace
@@ -142,35 +112,6 @@ ReplicaState::ReplicaState(RankContext& rank_context,
   checks_.always = checks_.now = env().nan_check == "1";
   if (checks_.now) programs.check_finite(checks_.locator.report());
   if (env().dump && context.rank() == 0) programs.dump(*env().dump);
-}
-
-void ReplicaState::initialise_parameters() {
-  const Graph& graph = programs.graph();
-  for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
-    const std::vector<float> values = initial_values(graph.parameters()[i], options.seed);
-    context.backend().copy_to_device(programs.parameters() + programs.space().of(int(i)).offset,
-                                     values.data(),
-                                     values.size() * sizeof(float));
-  }
-  load_initial_weights();
-  parts.average.begin();
-  programs.packed().invalidate();
-}
-
-void ReplicaState::load_initial_weights() {
-  if (options.init.empty()) return;
-  const std::vector<Parameter>& all = programs.graph().parameters();
-  for (const io::NamedTensor& tensor :
-       io::load_weights(options.init,
-                        all,
-                        NamePatterns("`init_skip`", options.init_skip),
-                        &initial_weights.emplace())) {
-    expect_finite(options.init, tensor);
-    const auto at = std::ranges::find(all, tensor.parameter.name, &Parameter::name) - all.begin();
-    context.backend().copy_to_device(programs.parameters() + programs.space().of(int(at)).offset,
-                                     tensor.values.data(),
-                                     tensor.values.size() * sizeof(float));
-  }
 }
 
 void ReplicaState::lend_memory(data::LoaderOptions& loading) const {

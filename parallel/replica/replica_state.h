@@ -50,6 +50,10 @@ class ReplicaState {
                const BatchPlan& batch,
                std::vector<std::int64_t> tail_sizes);
 
+  /// Parameters that start from training data (Init::Kind::whitening) start from `training`, unless
+  /// `options.init` named a file with them. Before the first step of a run. Rank 0 alone reads
+  /// samples; throws on all ranks what it throws. Collective.
+  void initialise_from(const data::Dataset& training);
   void lend_memory(data::LoaderOptions& loading) const;
   void compile_for_evaluation(std::int64_t samples);
   std::span<const StepResult> train_step(const Schedule& schedule,

@@ -60,6 +60,7 @@ class Trainer::State {
     start_ = find_resume_point(context_.communicator(), options_.checkpoint);
     if (start_) check_start(*data.train);
     build(data);
+    if (!start_) ReplicaState::of(*replica_).initialise_from(*data.train);
     return TrainingRun({.context = context_,
                         .replica = *replica_,
                         .options = options_,

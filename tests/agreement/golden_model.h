@@ -47,6 +47,7 @@ inline std::vector<ModelCase> model_cases() {
       {"mlp_iris", iris, {4}, 16, 0.01f, 0.001f, 1e-8f},
       {"mlp_mnist", {.name = "mlp", .hidden = {32}}, {784}, 16, 0.01f, 0.001f, 1e-8f},
       {"convnet", {.name = "convnet"}, {1, 28, 28}, 8, 0.001f, 0.001f, 1e-8f},
+      {"airbench94", {.name = "airbench94"}, {3, 32, 32}, 8, 1e-4f, 3e-5f, 1e-2f},
       {"resnet18", {.name = "resnet18"}, {3, 64, 64}, 8, 1e-4f, 3e-5f, 1e-2f},
       {"resnet18_cifar", cifar("resnet18"), {3, 16, 16}, 8, 1e-4f, 3e-5f, 1e-2f},
       {"resnet50", {.name = "resnet50"}, {3, 64, 64}, 4, 1e-4f, 3e-5f, 1e-2f},

@@ -23,7 +23,7 @@ void check_training(const ModelCase& test_case, const std::string& kind) {
       golden.expect("logits", model.logits());
       for (int i = 0; i < int(model.parameters().size()); ++i)
         if (const Parameter& p = model.parameters()[std::size_t(i)];
-            p.kind == ParameterKind::trained)
+            p.kind == ParameterKind::trained && !p.frozen)
           golden.expect_sketch("grad", p.name, model.gradient(i));
     }
     model.update(step);

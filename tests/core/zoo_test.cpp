@@ -21,6 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 Graph imagenet_graph(const nn::ModelSpec& spec, std::int64_t size = 224) {
@@ -98,7 +99,7 @@ TEST(Zoo, AreTheSameProgramForEveryMicroBatch) {
           }
         }
   };
-  for (const char* name : {"resnet20", "resnet50", "vgg11"}) {
+  for (const char* name : {"airbench94", "resnet20", "resnet50", "vgg11"}) {
     data::SampleSpec images;
     images.input = {{32, 32, 3}, DType::u8};
     images.target = {Shape{}, DType::i32};
@@ -193,6 +194,37 @@ TEST(Zoo, ParametersStartAsTorchvisions) {
   expect_deviation(convnext, "features.3.0.block.3.weight", 0.02);
   expect_deviation(convnext, "features.3.0.layer_scale", 1e-6);
   expect_deviation(convnext, "classifier.2.weight", 0.02);
+}
+
+// The names and the count of Jordan's code, 1.97 million: its torch.nn.Sequential has the first
+// convolution at 0, groups at 2 to 4, and the linear layer at 7.
+TEST(Zoo, Airbench94HasItsOriginalsParameters) {
+  const Graph graph = imagenet_graph({.name = "airbench94"}, 32);
+  std::int64_t trained = 0;
+  std::vector<std::string> frozen;
+  for (const Parameter& p : graph.parameters()) {
+    if (p.kind != ParameterKind::trained) continue;
+    if (p.frozen)
+      frozen.push_back(p.name);
+    else
+      trained += p.shape.elems();
+  }
+  constexpr std::int64_t kFilters = 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256);
+  EXPECT_EQ(trained, 24 + kFilters + 2 * 64 + 4 * 256 + 256 * 10);
+  EXPECT_THAT(frozen,
+              ElementsAre("0.weight",
+                          "2.norm1.weight",
+                          "2.norm2.weight",
+                          "3.norm1.weight",
+                          "3.norm2.weight",
+                          "4.norm1.weight",
+                          "4.norm2.weight"));
+  EXPECT_THAT(parameters_of(graph),
+              IsSupersetOf({"0.weight: 24 3 2 2",
+                            "2.conv1.weight: 64 24 3 3",
+                            "4.conv2.weight: 256 256 3 3",
+                            "4.norm2.running_var: 256",
+                            "7.weight: 10 256"}));
 }
 
 // The counts of Hugging Face's HuggingFaceTB/SmolLM-135M, SmolLM-360M and meta-llama/Llama-3.2-1B.

@@ -89,6 +89,48 @@ TEST(Augment, FlipMirrorsHalfOfTheImages) {
   EXPECT_NEAR(flipped, 500, 5 * 16);  // binomial deviation sqrt(1000 / 4) = 16
 }
 
+// The pixel at -1 is that at 1, and the pixel at the width that at the width less 2.
+TEST(Augment, ReflectBringsTheMirroredImageIn) {
+  const Image from = numbered();
+  std::set<Image> moved;
+  for (int dy = -2; dy <= 2; ++dy)
+    for (int dx = -2; dx <= 2; ++dx) {
+      Image image(from.size());
+      for (int y = 0; y < kHeight; ++y)
+        for (int x = 0; x < kWidth; ++x)
+          for (int c = 0; c < kChannels; ++c) {
+            const int sy = std::abs(y - dy), sx = std::abs(x - dx);
+            image[std::size_t((y * kWidth + x) * kChannels + c)] =
+                at(from, std::min(sy, 2 * kHeight - 2 - sy), std::min(sx, 2 * kWidth - 2 - sx), c);
+          }
+      moved.insert(image);
+    }
+  std::set<Image> seen;
+  for (int sample = 0; sample < 1000; ++sample) {
+    seen.insert(augmented("shift:2,reflect", sample));
+    seen.insert(augmented("crop:2,reflect", sample));
+    // The same draws as without.
+    EXPECT_EQ(augmented("shift:2", sample) == from, augmented("shift:2,reflect", sample) == from);
+  }
+  EXPECT_EQ(seen, moved);
+}
+
+TEST(Augment, AlternatingFlipMirrorsEachImageInEveryOtherEpoch) {
+  const Image from = numbered();
+  int flipped = 0;
+  for (int sample = 0; sample < 1000; ++sample) {
+    const Image first = augmented("alternating-flip", sample, 0);
+    const Image second = augmented("alternating-flip", sample, 1);
+    EXPECT_TRUE((first == from) != (second == from));
+    for (std::uint64_t epoch = 2; epoch < 6; ++epoch)
+      EXPECT_EQ(augmented("alternating-flip", sample, epoch), epoch % 2 == 0 ? first : second);
+    EXPECT_TRUE(augmented("flip", sample) == first || augmented("flip", sample) == second);
+    flipped += first != from;
+  }
+  EXPECT_NEAR(flipped, 500, 5 * 16);  // binomial deviation sqrt(1000 / 4) = 16
+  EXPECT_NE(augmented("alternating-flip", 3, 0, 1), augmented("alternating-flip", 3, 1, 1));
+}
+
 TEST(Augment, IsKeyedBySeedEpochAndSample) {
   const char* text = "shift:2,flip,crop:1";
   std::set<Image> by_sample, by_epoch, by_seed;
@@ -119,6 +161,9 @@ TEST(ParseAugmentation, ReadsListsAndPrintsThemBack) {
   EXPECT_EQ(parse_augmentation("shift").shift, 2);
   EXPECT_EQ(parse_augmentation("crop").crop, 4);
   EXPECT_EQ(parse_augmentation("crop:3,flip,shift:1").to_string(), "shift:1,flip,crop:3");
+  const Augmentation airbench = parse_augmentation("shift:2,reflect,alternating-flip");
+  EXPECT_EQ(airbench.to_string(), "shift:2,alternating-flip,reflect");
+  EXPECT_FALSE(parse_augmentation("alternating-flip").none());
 }
 
 TEST(ParseAugmentation, RefusesWhatItDoesNotKnow) {
@@ -135,6 +180,9 @@ TEST(ParseAugmentation, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(error("flip,none"), HasSubstr("'none' cannot be combined"));
   EXPECT_THAT(error("flip,flip"), HasSubstr("'flip' is given twice"));
   EXPECT_THAT(error("shift:1,shift:2"), HasSubstr("'shift' is given twice"));
+  EXPECT_THAT(error("flip,alternating-flip"), HasSubstr("cannot be combined, got 'flip,alter"));
+  EXPECT_THAT(error("flip,reflect"), HasSubstr("'flip,reflect' has neither"));
+  EXPECT_THAT(error("reflect:1,crop"), HasSubstr("'reflect' takes no value"));
   EXPECT_THAT(error("flip:1"), HasSubstr("'flip' takes no value"));
   EXPECT_THAT(error("trivialaugment:2"), HasSubstr("'trivialaugment' takes no value"));
   EXPECT_THAT(error("randaugment:2,9,1"), HasSubstr("'randaugment' takes at most 2 values"));

@@ -85,6 +85,7 @@ std::vector<Case> cases() {
       {"mlp", nn::make_model({.name = "mlp", .hidden = {16, 8}}), images(8, 3)},
       {"mlp_of_categories", nn::make_model({.name = "mlp", .outputs = 2, .hidden = {16}}), table()},
       {"convnet", nn::make_model({.name = "convnet"}), images(28, 1)},
+      {"airbench94", nn::make_model({.name = "airbench94"}), images(32, 3)},
       {"resnet20", nn::make_model({.name = "resnet20"}), images(32, 3)},
       {"resnet18", nn::make_model({.name = "resnet18"}), images(65, 3)},
       {"resnet50", nn::make_model({.name = "resnet50"}), images(64, 3)},

@@ -23,6 +23,7 @@ class Recipes(ImageTest):
         if not (self.folder / "corpus").exists():
             self.assertEqual(self.run_command(tokenize).returncode, 0)
         return {"mnist": [f"--data={self.mnist()}"], "shakespeare-char": ["--data=text:text.txt"],
+                "cifar10-fast": ["--data=images:photos", "--image-size=32"],
                 "cifar10-resnet18": ["--data=images:photos", "--image-size=32"],
                 "imagenet-resnet50": ["--data=images:photos"], "imagenet-vit-s16": ["--data=images:photos"],
                 "gpt2-124m": ["--data=tokens:tokens.bin"], "llama-small": ["--data=tokens:corpus"],

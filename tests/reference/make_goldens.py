@@ -44,6 +44,7 @@ from safetensors.numpy import save_file
 from torch import nn
 
 from formula import initial_parameter, labels, rms, sketch, values
+from airbench_model import airbench94
 from convnext_model import ConvNextTiny
 from golden_operators import operators
 from gpt_model import Gpt
@@ -67,6 +68,7 @@ MODELS = {
     "mlp_iris": (lambda: mlp(4, 10, 3), (4,), 3, 16, 0.01, 0.001, 1e-8),
     "mlp_mnist": (lambda: mlp(784, 32, 10), (784,), 10, 16, 0.01, 0.001, 1e-8),
     "convnet": (lambda: convnet(), (1, 28, 28), 10, 8, 0.001, 0.001, 1e-8),
+    "airbench94": (lambda: airbench94(), (3, 32, 32), 10, 8, 1e-4, 3e-5, 1e-2),
     "resnet18": (lambda: resnet("resnet18", False), (3, 64, 64), 10, 8, 1e-4, 3e-5, 1e-2),
     "resnet18_cifar": (lambda: resnet("resnet18", True), (3, 16, 16), 10, 8, 1e-4, 3e-5, 1e-2),
     "resnet50": (lambda: resnet("resnet50", False), (3, 64, 64), 10, 4, 1e-4, 3e-5, 1e-2),
@@ -188,7 +190,8 @@ def train(name: str, kind: str, dtype, order, other_kernels: bool, make_optimize
         if step == 0:
             result["logits"] = in_file_order(logits, order)
             for parameter_name, p in model.named_parameters():
-                result[f"grad.{parameter_name}"] = flattened(p.grad), 0.0
+                if p.requires_grad:
+                    result[f"grad.{parameter_name}"] = flattened(p.grad), 0.0
         optimizer.step()
     result[f"{kind}.loss"] = np.array(losses)
     for parameter_name, p in model.named_parameters():

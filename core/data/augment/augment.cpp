@@ -103,10 +103,12 @@ ColorJitter jitter_of(const Item& item) {
   return jitter;
 }
 
-constexpr std::array<std::string_view, 11> kWords{"none",
+constexpr std::array<std::string_view, 13> kWords{"none",
                                                   "shift",
                                                   "flip",
+                                                  "alternating-flip",
                                                   "crop",
+                                                  "reflect",
                                                   "resized-crop",
                                                   "jitter",
                                                   "randaugment",
@@ -146,6 +148,12 @@ void add(const Item& item, Augmentation& result) {
   } else if (item.word == "flip") {
     once(!result.flip, 0);
     result.flip = true;
+  } else if (item.word == "alternating-flip") {
+    once(!result.alternating_flip, 0);
+    result.alternating_flip = true;
+  } else if (item.word == "reflect") {
+    once(!result.reflect, 0);
+    result.reflect = true;
   } else if (item.word == "jitter") {
     once(result.jitter.none(), 4);
     result.jitter = jitter_of(item);
@@ -185,7 +193,9 @@ std::string Augmentation::to_string() const {
   if (resized_crop > 0) text += fmt::format(",resized-crop:{}", resized_crop);
   if (shift > 0) text += fmt::format(",shift:{}", shift);
   if (flip) text += ",flip";
+  if (alternating_flip) text += ",alternating-flip";
   if (crop > 0) text += fmt::format(",crop:{}", crop);
+  if (reflect) text += ",reflect";
   if (!jitter.none())
     text += fmt::format(
         ",jitter:{},{},{},{}", jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue);
@@ -206,6 +216,14 @@ Augmentation parse_augmentation(std::string_view text) {
     add(item_of(text.substr(begin, end - begin)), result);
     begin = end + 1;
   }
+  LOCKSTEP_CHECK(!(result.flip && result.alternating_flip),
+                 ConfigError,
+                 "`augment`: 'flip' and 'alternating-flip' cannot be combined, got '{}'",
+                 as_written(text));
+  LOCKSTEP_CHECK(!result.reflect || result.shift > 0 || result.crop > 0,
+                 ConfigError,
+                 "`augment`: 'reflect' says what 'shift' and 'crop' bring in, and '{}' has neither",
+                 as_written(text));
   return result;
 }
 

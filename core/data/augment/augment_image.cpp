@@ -31,6 +31,29 @@ void translate(std::int64_t h,
                 std::size_t(width * c));
 }
 
+/// The pixel that is seen at `i` of `count` in a row that is mirrored at its outermost pixels, for
+/// -count < i < 2 count - 1.
+std::int64_t reflected(std::int64_t i, std::int64_t count) {
+  return i < 0 ? -i : i < count ? i : 2 * (count - 1) - i;
+}
+
+/// The same, but the image mirrored at its edges moves in.
+void translate_reflecting(std::int64_t h,
+                          std::int64_t w,
+                          std::int64_t c,
+                          int dx,
+                          int dy,
+                          std::byte* data,
+                          std::byte* scratch) {
+  if (dx == 0 && dy == 0) return;
+  std::memcpy(scratch, data, std::size_t(h * w * c));
+  for (std::int64_t y = 0; y < h; ++y)
+    for (std::int64_t x = 0; x < w; ++x)
+      std::memcpy(data + (y * w + x) * c,
+                  scratch + (reflected(y - dy, h) * w + reflected(x - dx, w)) * c,
+                  std::size_t(c));
+}
+
 template <std::int64_t kBytes>
 void flip_row(std::int64_t w, std::byte* row) {
   for (std::byte *left = row, *right = row + (w - 1) * kBytes; left < right;
@@ -77,17 +100,23 @@ void augment(const Augmentation& augmentation,
   const auto draw = [&](std::uint64_t change) {
     return philox(key, std::uint64_t(sample), epoch << 2 | change);
   };
+  const auto move = augmentation.reflect ? translate_reflecting : translate;
   if (augmentation.shift > 0) {
     const RandomBlock words = draw(0);
     const int dx = offset(words[0], augmentation.shift), dy = offset(words[1], augmentation.shift);
-    translate(h, w, c, dx, dy, data, scratch);
+    move(h, w, c, dx, dy, data, scratch);
   }
   if (augmentation.flip && draw(1)[0] >> 31) flip(h, w, c, data);
+  if (augmentation.alternating_flip) {
+    constexpr std::uint64_t kOfAllEpochs = 3;
+    const std::uint64_t first = philox(key, std::uint64_t(sample), kOfAllEpochs)[0] >> 31;
+    if ((first + epoch) % 2 == 1) flip(h, w, c, data);
+  }
   if (augmentation.crop > 0) {
     // Cutting the original size from a padded image is a move by up to the padding.
     const RandomBlock words = draw(2);
     const int dx = offset(words[0], augmentation.crop), dy = offset(words[1], augmentation.crop);
-    translate(h, w, c, dx, dy, data, scratch);
+    move(h, w, c, dx, dy, data, scratch);
   }
   if (!augmentation.changes_pixels()) return;
   const Pixels pixels{reinterpret_cast<std::uint8_t*>(data), h, w, c};

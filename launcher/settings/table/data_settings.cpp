@@ -295,8 +295,9 @@ void add_data_settings(std::vector<Setting>& table) {
   rows.custom(
           "augment",
           "LIST",
-          "none, or a list of resized-crop[:SMALLEST_SHARE], shift[:PIXELS], flip, crop[:PIXELS], "
-          "jitter:B[,C,S[,H]], randaugment[:N[,M]], trivialaugment, erasing[:P], mixup[:ALPHA], "
+          "none, or a list of resized-crop[:SMALLEST_SHARE], shift[:PIXELS], flip or "
+          "alternating-flip, crop[:PIXELS], reflect, jitter:B[,C,S[,H]], randaugment[:N[,M]], "
+          "trivialaugment, erasing[:P], mixup[:ALPHA], "
           "cutmix[:ALPHA]",
           [](TrainFlags& flags, const std::string& text) {
             flags.options.augmentation = data::parse_augmentation(text);
