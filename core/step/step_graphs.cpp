@@ -38,6 +38,7 @@ void run_eagerly(StepSegment& segment) {
 
 StepWay StepGraphs::run(const GraphKey& key, StepSegment& segment) {
   has_failed_ = false;
+  drop_other_sizes(key.size);
   const auto [place, is_first] = entries_.try_emplace(key);
   Entry& entry = place->second;
   if (is_first || entry.fails) {
@@ -53,6 +54,13 @@ StepWay StepGraphs::run(const GraphKey& key, StepSegment& segment) {
   }
   ++replays_;
   return StepWay::replayed;
+}
+
+void StepGraphs::drop_other_sizes(int size) {
+  if (entries_.empty() || entries_.begin()->first.size == size) return;
+  dropped_ = use().graphs;
+  backend_.synchronize();
+  entries_.clear();
 }
 
 // A graph is launched before the host work that follows it; the last one once all ranks have
@@ -122,7 +130,7 @@ StepWay StepGraphs::give_up(Entry& entry, StepSegment& segment) {
 GraphUse StepGraphs::use() const {
   const auto captured = std::ranges::count_if(
       entries_, [](const auto& entry) { return entry.second.work.has_value(); });
-  return {std::uint64_t(captured), replays_, why_not_};
+  return {dropped_ + std::uint64_t(captured), replays_, why_not_};
 }
 
 }  // namespace lockstep

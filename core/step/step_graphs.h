@@ -93,11 +93,13 @@ class StepGraphs {
  public:
   explicit StepGraphs(Backend& backend) : backend_(backend) {}
 
-  /// Runs `segment`. Eagerly the first time, when libraries load, connect and reserve memory, and
-  /// always where a capture has failed; the second time it captures the parts and launches the
-  /// graphs; then it replays them. has_failed() says whether this device or another rank could not
-  /// capture a part. Throws what the parts throw: also CommError, since a communicator that has
-  /// failed in a capture cannot be used afterwards.
+  /// Runs `segment`. Where images of another size come, first drops the graphs of the size before
+  /// (all ranks do, in the same step), and waits for what runs: a run has each size once, but for a
+  /// step that it goes back to. Eagerly the first time, when libraries load, connect and reserve
+  /// memory, and always where a capture has failed; the second time it captures the parts and
+  /// launches the graphs; then it replays them. has_failed() says whether this device or another
+  /// rank could not capture a part. Throws what the parts throw: also CommError, since a
+  /// communicator that has failed in a capture cannot be used afterwards.
   StepWay run(const GraphKey& key, StepSegment& segment);
   /// Whether the last run() failed to capture a segment.
   bool has_failed() const { return has_failed_; }
@@ -115,6 +117,7 @@ class StepGraphs {
     bool fails = false;                         // a capture has failed
   };
 
+  void drop_other_sizes(int size);
   StepWay capture(Entry& entry, StepSegment& segment);
   /// The graph of `parts`, all of the device; nullopt: the capture failed, and why_not_ is the
   /// error.
@@ -124,7 +127,8 @@ class StepGraphs {
   StepWay give_up(Entry& entry, StepSegment& segment);
 
   Backend& backend_;
-  std::map<GraphKey, Entry> entries_;
+  std::map<GraphKey, Entry> entries_;  // of one size of images
+  std::uint64_t dropped_ = 0;          // captured ones of other sizes
   std::string why_not_;
   std::int64_t replays_ = 0;
   bool has_failed_ = false;

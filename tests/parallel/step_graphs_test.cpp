@@ -137,6 +137,24 @@ TEST_F(Segments, ThatFailBehindTheHostsWorkGoOnThere) {
   EXPECT_EQ(run(), StepWay::eager);
 }
 
+TEST_F(Segments, OfImagesWhoseSizeHasPassedAreDropped) {
+  TestSegment first;
+  first.add(add_);
+  const auto run_size = [&](int size, StepSegment& segment) {
+    return graphs_.run({.samples = 1, .size = size}, segment);
+  };
+  for (const StepWay way : {StepWay::eager, StepWay::captured, StepWay::replayed})
+    EXPECT_EQ(run_size(1, first), way);
+  segment_.add(add_);
+  for (const StepWay way : {StepWay::eager, StepWay::captured, StepWay::replayed})
+    EXPECT_EQ(run_size(0, segment_), way);
+  EXPECT_EQ(value(), 6);
+  EXPECT_EQ(graphs_.use().graphs, 2u) << "dropped ones count";
+  EXPECT_EQ(graphs_.use().replays, 2);
+  EXPECT_EQ(run_size(1, first), StepWay::eager) << "the size comes again";
+  EXPECT_EQ(value(), 7);
+}
+
 TEST_F(Segments, AnErrorOfTheNetworkSaysHowToDoWithoutGraphs) {
   bool fails = false;
   segment_.add([&] {
