@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-Graph graph_of(const nn::ModelSpec& spec, const data::SampleSpec& samples) {
+Graph window_graph(const nn::ModelSpec& spec, const data::SampleSpec& samples) {
   return trace(nn::make_model(spec),
                [](Builder& nn, Value logits, Value labels) {
                  return nn.softmax_cross_entropy(logits, labels, 0.0f, {});
@@ -25,33 +25,33 @@ Graph graph_of(const nn::ModelSpec& spec, const data::SampleSpec& samples) {
 }
 
 /// Equal layers, and a first one that is twice as large.
-Graph deep_mlp() {
+Graph window_mlp() {
   data::SampleSpec samples;
   samples.input = {Shape{512}, DType::f32};
   samples.target = {Shape{}, DType::i32};
   samples.classes = 10;
-  return graph_of(
+  return window_graph(
       {.name = "mlp", .outputs = 10, .hidden = {256, 256, 256, 256, 256, 256, 256, 256}}, samples);
 }
 
 /// Whose tied embedding is more than half of it, and is complete last.
-Graph gpt() {
+Graph window_gpt() {
   data::SampleSpec samples;
   samples.input = samples.target = {Shape{16}, DType::i32};
   samples.classes = 8000;
-  return graph_of(
+  return window_graph(
       {.name = "gpt", .outputs = 8000, .layers = 4, .heads = 2, .width = 64, .context = 16},
       samples);
 }
 
-FlatSpace space_of(const Graph& graph, int ranks, bool cuts = true) {
+FlatSpace window_space(const Graph& graph, int ranks, bool cuts = true) {
   return lay_out(
       graph,
       1,
       {.ranks = ranks, .ranks_per_host = 1, .cuts_parameters = cuts, .shards_optimizer = true});
 }
 
-std::int64_t largest_sharded(const FlatSpace& space) {
+std::int64_t largest_window_bucket(const FlatSpace& space) {
   std::int64_t largest = 0;
   for (const Bucket& bucket : space.buckets)
     if (bucket.sharded) largest = std::max(largest, bucket.elems);
@@ -59,7 +59,7 @@ std::int64_t largest_sharded(const FlatSpace& space) {
 }
 
 /// Of a run, the bucket that has element `i` of the gradients.
-int bucket_at(const GradientSpace& places, const GradientReuse& run, std::int64_t i) {
+int bucket_in_window(const GradientSpace& places, const GradientReuse& run, std::int64_t i) {
   int b = run.first;
   while (i >= places.place_of(b) + places.buckets()[std::size_t(b)].elems) ++b;
   return b;
@@ -95,7 +95,7 @@ void expect_that_a_turn_is_right(const GradientSpace& places,
         }
       for (const GradientStretch& padding : reuse.padding)
         for (std::int64_t i = padding.offset; i < padding.offset + padding.elems; ++i)
-          content[std::size_t(i)] = bucket_at(places, reuse, i);
+          content[std::size_t(i)] = bucket_in_window(places, reuse, i);
     }
     for (const ValueId output : graph.nodes()[node].outputs) {
       const int parameter = graph.value(output).accumulates_into;
@@ -118,7 +118,7 @@ void expect_that_a_turn_is_right(const GradientSpace& places,
 }
 
 /// [elements], once the padding of all buckets was cleared.
-std::vector<int> cleared(const GradientSpace& places) {
+std::vector<int> cleared_window(const GradientSpace& places) {
   std::vector<int> content(std::size_t(places.elems()), -1);
   for (std::size_t b = 0; b < places.buckets().size(); ++b)
     std::fill_n(content.begin() + places.buckets()[b].offset, places.buckets()[b].elems, int(b));
@@ -126,11 +126,11 @@ std::vector<int> cleared(const GradientSpace& places) {
 }
 
 TEST(GradientSpace, NoGradientIsOverwrittenBeforeItsExchange) {
-  for (const Graph& graph : {deep_mlp(), gpt()})
+  for (const Graph& graph : {window_mlp(), window_gpt()})
     for (const int ranks : {2, 3, 6})
       for (const int in_flight : {2, 5})
         for (const bool cuts : {true, false}) {
-          const FlatSpace space = space_of(graph, ranks, cuts);
+          const FlatSpace space = window_space(graph, ranks, cuts);
           const GradientSpace places(space, graph, in_flight);
           if (!places.divided()) {
             EXPECT_EQ(places.elems(), space.elems);
@@ -139,21 +139,21 @@ TEST(GradientSpace, NoGradientIsOverwrittenBeforeItsExchange) {
           }
           EXPECT_LT(places.elems(), space.elems);
           EXPECT_FALSE(places.reuses().empty());
-          std::vector<int> content = cleared(places);
+          std::vector<int> content = cleared_window(places);
           for (int turn = 0; turn < 2; ++turn)
             expect_that_a_turn_is_right(places, graph, space, content);
         }
 }
 
 TEST(GradientSpace, IsWhatARankOwnsAndFewBuckets) {
-  const Graph graph = deep_mlp();
+  const Graph graph = window_mlp();
   const int ranks = 4;
-  const FlatSpace space = space_of(graph, ranks);
+  const FlatSpace space = window_space(graph, ranks);
   const GradientSpace places(space, graph, 2);
   ASSERT_TRUE(places.divided()) << places.why_whole();
   EXPECT_EQ(places.elems() - places.window_elems(), Ownership(space, 1).elems());
   // The first layer's weights have two buckets.
-  EXPECT_LE(places.window_elems(), 3 * largest_sharded(space));
+  EXPECT_LE(places.window_elems(), 3 * largest_window_bucket(space));
   std::vector<float> gradients(std::size_t(places.elems()));
   const std::vector<float*> summed = places.summed(gradients.data());
   for (std::size_t b = 0; b < space.buckets.size(); ++b) {
@@ -166,8 +166,8 @@ TEST(GradientSpace, IsWhatARankOwnsAndFewBuckets) {
 
 // The embedding has the place of all others, and none waits for more than it must.
 TEST(GradientSpace, TheLastBucketsMayHaveThePlaceOfAllOthers) {
-  const Graph graph = gpt();
-  const FlatSpace space = space_of(graph, 4);
+  const Graph graph = window_gpt();
+  const FlatSpace space = window_space(graph, 4);
   const GradientSpace places(space, graph, 5);
   ASSERT_TRUE(places.divided()) << places.why_whole();
   const GradientReuse& last = places.reuses().back();
@@ -178,8 +178,8 @@ TEST(GradientSpace, TheLastBucketsMayHaveThePlaceOfAllOthers) {
 }
 
 TEST(GradientSpace, SaysWhyGradientsAreWhole) {
-  const Graph graph = deep_mlp();
-  const FlatSpace space = space_of(graph, 2);
+  const Graph graph = window_mlp();
+  const FlatSpace space = window_space(graph, 2);
   const GradientSpace all(space, graph, 100);
   EXPECT_FALSE(all.divided());
   EXPECT_EQ(all.why_whole(), "the buckets that are exchanged at once are most of the model");
@@ -188,8 +188,8 @@ TEST(GradientSpace, SaysWhyGradientsAreWhole) {
 }
 
 TEST(GradientSpace, RefusesAProgramThatFinishesGradientsInAnotherOrder) {
-  const Graph graph = deep_mlp();
-  FlatSpace space = space_of(graph, 4);
+  const Graph graph = window_mlp();
+  FlatSpace space = window_space(graph, 4);
   const GradientSpace places(space, graph, 2);
   ASSERT_TRUE(places.divided());
   // As if parameters changed places in backward.
