@@ -64,6 +64,7 @@ class Model {
                                               clip,
                                               parameters_->as<float>(),
                                               gradients_->as<float>(),
+                                              places_,
                                               packed_.rounded(),
                                               ownership_,
                                               nullptr);
@@ -205,6 +206,7 @@ class Model {
   ModelCase case_;
   std::unique_ptr<Backend> backend_;
   FlatSpace space_;
+  GradientSpace places_{space_};
   Ownership ownership_{space_, 0};
   Program training_, evaluation_;
   std::unique_ptr<Program> orthogonalization_;

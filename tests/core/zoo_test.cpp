@@ -209,8 +209,8 @@ TEST(Zoo, Airbench94HasItsOriginalsParameters) {
     else
       trained += p.shape.elems();
   }
-  constexpr std::int64_t kFilters = 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256);
-  EXPECT_EQ(trained, 24 + kFilters + 2 * 64 + 4 * 256 + 256 * 10);
+  constexpr std::int64_t kConvolutions = 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256);
+  EXPECT_EQ(trained, 24 + kConvolutions + 2 * 64 + 4 * 256 + 256 * 10);
   EXPECT_THAT(frozen,
               ElementsAre("0.weight",
                           "2.norm1.weight",

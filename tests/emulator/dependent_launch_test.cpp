@@ -102,8 +102,9 @@ TEST_F(DependentLaunch, KernelsThatDoNotWaitAreFound) {
                                                            : "never waited"));
     EXPECT_THAT(fault_of(twice_kernel), HasSubstr("waits twice"));
     EXPECT_THAT(fault_of(early_trigger_kernel), HasSubstr("triggers too early"));
-    if (emulator::accesses_are_checked())
+    if (emulator::accesses_are_checked()) {
       EXPECT_THAT(fault_of(late_kernel, x), HasSubstr("touches memory too early: writes"));
+    }
   }
 }
 

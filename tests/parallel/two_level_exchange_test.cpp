@@ -262,8 +262,9 @@ TEST(TwoLevelExchange, ShardedSumsEndAtTheirOwnersAndComeBackFromThem) {
       NullBackend backend;
       GradientExchange exchange(
           backend, claimed, Reduction::reproducible, space.buckets, gradients.data(), 48);
+      const GradientSpace places(space);
       OwnerExchange owners(
-          backend, claimed, exchange.gather_communicators(), space, gradients.data());
+          backend, claimed, exchange.gather_communicators(), space, gradients.data(), places);
       int step = 0;
       for (const Schedule& schedule : schedules_for(per_host)) {
         run_step(exchange, gradients, fake, schedule, claimed.rank(), step);
@@ -288,8 +289,9 @@ TEST(TwoLevelExchange, AShardedBucketSendsWhatAnotherDoes) {
       ClaimedHosts claimed(mpi_world(), per_host, traffic);
       GradientExchange exchange(
           backend, claimed, Reduction::reproducible, space.buckets, gradients.data(), 64);
+      const GradientSpace places(space);
       OwnerExchange owners(
-          backend, claimed, exchange.gather_communicators(), space, gradients.data());
+          backend, claimed, exchange.gather_communicators(), space, gradients.data(), places);
       run_step(exchange, gradients, fake, schedule, claimed.rank(), 0);
       owners.share_weights(gradients.data());
       const SentBytes sent = exchange.sent() + owners.sent();

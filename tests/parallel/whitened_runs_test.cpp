@@ -19,7 +19,7 @@ namespace {
 using testing::disc_options;
 using testing::discs;
 
-constexpr std::int64_t kTrained = 110, kValidated = 37;
+constexpr std::int64_t kWhitened = 110, kHeldOut = 37;
 
 /// A model as airbench94, small.
 Value whitened_net(Builder& nn, Value x) {
@@ -48,7 +48,7 @@ TEST(WhitenedRuns, WhiteningAndAlternatingFlipsHaveEqualBitsOnAnyRanks) {
     return std::tuple(summary, of("white.weight"), of("batch_norm1.weight"), trainer.weights());
   };
   SelfCommunicator self;
-  const data::DataSplit data = discs(kTrained, kValidated, 16);
+  const data::DataSplit data = discs(kWhitened, kHeldOut, 16);
   const auto [alone, white, scales, weights] = run(self, data);
   // Neither is trained.
   EXPECT_EQ(white, whitening_filters(*data.train, {24, 2, 2, 3}, false));
@@ -65,7 +65,7 @@ TEST(WhitenedRuns, WhiteningAndAlternatingFlipsHaveEqualBitsOnAnyRanks) {
   testing::mpi_world().barrier();
   options.sharding = Sharding::none;
   options.init = file;
-  data::DataSplit others = discs(kTrained, kValidated, 24);
+  data::DataSplit others = discs(kWhitened, kHeldOut, 24);
   EXPECT_EQ(std::get<1>(run(self, others)), white);
   options.init_skip = {"white"};
   EXPECT_EQ(std::get<1>(run(self, others)), whitening_filters(*others.train, {24, 2, 2, 3}, false));
