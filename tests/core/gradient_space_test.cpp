@@ -40,7 +40,7 @@ Graph window_gpt() {
   samples.input = samples.target = {Shape{16}, DType::i32};
   samples.classes = 8000;
   return window_graph(
-      {.name = "gpt", .outputs = 8000, .layers = 4, .heads = 2, .width = 64, .context = 16},
+      {.name = "gpt", .outputs = 8000, .layers = 12, .heads = 2, .width = 64, .context = 16},
       samples);
 }
 
@@ -173,7 +173,8 @@ TEST(GradientSpace, TheLastBucketsMayHaveThePlaceOfAllOthers) {
   const GradientReuse& last = places.reuses().back();
   std::int64_t elems = 0;
   for (int b = last.first; b < last.end; ++b) elems += space.buckets[std::size_t(b)].elems;
-  EXPECT_EQ(places.window_elems(), elems);
+  EXPECT_GE(places.window_elems(), elems);
+  EXPECT_LE(places.window_elems(), elems + largest_window_bucket(space));
   EXPECT_FALSE(last.after.empty());
 }
 
