@@ -72,6 +72,47 @@ bool is_logarithmic(const LineChart& chart, const Extent& y) {
   return chart.may_be_logarithmic && y.min > kMin && y.max > kMaxLinearRatio * y.min;
 }
 
+/// The same of points that rise in both: what stands at `at` of the first in the second.
+double between(const std::vector<Point>& points,
+               double at,
+               double Point::*from,
+               double Point::*to) {
+  const auto above = [&](double value, const Point& point) { return value < point.*from; };
+  const auto next = std::upper_bound(points.begin(), points.end(), at, above);
+  if (next == points.begin()) return points.front().*to;
+  const Point& before = *std::prev(next);
+  if (next == points.end() || before.*from == at) return before.*to;
+  const double share = (at - before.*from) / (*next.*from - before.*from);
+  return before.*to + share * (*next.*to - before.*to);
+}
+
+/// Means of the series over equal stretches of epochs.
+Table table_over_epochs(const LineChart& chart) {
+  Table table{
+      fmt::format("{}: means of the steps up to each row", chart.title), {chart.x_label}, {}};
+  double last = 0;
+  for (const Curve& curve : chart.curves) {
+    if (curve.table == nullptr) continue;
+    table.header.push_back(curve.name);
+    last = std::max(last, curve.epochs.back().value);
+  }
+  for (std::size_t i = 1; i <= kMaxTableRows; ++i) {
+    const double after = last * double(i - 1) / kMaxTableRows,
+                 until = last * double(i) / kMaxTableRows;
+    std::vector<std::string> row{format_number(until)};
+    bool any = false;
+    for (const Curve& curve : chart.curves) {
+      if (curve.table == nullptr) continue;
+      const double first = i == 1 ? curve.table->first_step() - 1 : step_at(curve.epochs, after);
+      const auto mean = curve.table->mean_between(first, step_at(curve.epochs, until));
+      any = any || mean;
+      row.push_back(mean ? format_value(*mean, chart.unit) : "");
+    }
+    if (any) table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 /// Means of the series over equal stretches of steps.
 Table table_of_series(const LineChart& chart) {
   Table table{fmt::format("{}: means of the {}s up to each row", chart.title, chart.x_label),
@@ -161,8 +202,20 @@ Json chart_json(const LineChart& chart) {
   if (!chart.x_ticks.empty()) json["x_ticks"] = list_of(chart.x_ticks, step_number);
   const bool has_series =
       std::ranges::any_of(chart.curves, [](const Curve& curve) { return curve.table != nullptr; });
-  json["table"] = block_of(has_series ? table_of_series(chart) : table_of_points(chart));
+  const bool over_epochs =
+      std::ranges::any_of(chart.curves, [](const Curve& curve) { return !curve.epochs.empty(); });
+  json["table"] = block_of(!has_series   ? table_of_points(chart)
+                           : over_epochs ? table_over_epochs(chart)
+                                         : table_of_series(chart));
   return json;
+}
+
+double epoch_at(const std::vector<Point>& epochs, double step) {
+  return between(epochs, step, &Point::step, &Point::value);
+}
+
+double step_at(const std::vector<Point>& epochs, double epoch) {
+  return between(epochs, epoch, &Point::value, &Point::step);
 }
 
 Json chart_json(const AreaChart& chart) {

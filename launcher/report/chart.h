@@ -23,8 +23,15 @@ struct Curve {
   enum class Draw { line, band, markers, hollow } draw = Draw::line;
   /// What the table shows of it; null: its points, where no curve of the chart has a series.
   const Series* table = nullptr;
+  /// Of a curve over epochs: how many each step had reached, rising. Empty: x is the step.
+  std::vector<Point> epochs = {};
   std::vector<std::pair<double, double>> ranges = {};  ///< min and max of each point; empty: none
 };
+
+/// The epoch that `step` lies in, between those of the steps around it. `epochs`: as Curve's, not
+/// empty; beyond its ends the nearest. And the other way round.
+double epoch_at(const std::vector<Point>& epochs, double step);
+double step_at(const std::vector<Point>& epochs, double epoch);
 
 /// Lines over steps, or over another quantity.
 struct LineChart {

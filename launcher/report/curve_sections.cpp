@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <initializer_list>
+#include <set>
 
 #include "launcher/report/sections.h"
 
@@ -45,33 +46,31 @@ void add_curve(LineChart& chart,
   chart.curves.push_back({name, std::move(points), style, draw, &series});
 }
 
-/// Of a run whose global batch never changed.
-double epochs_a_step(const RunRecord& run) {
-  const Series& epochs = run[Q::epoch];
-  return epochs.empty() || epochs.last_step() <= 0 ? 0 : epochs.greatest() / epochs.last_step();
-}
-
-/// Whether steps of one run are other shares of an epoch than those of another, so that curves over
-/// steps would compare what saw different amounts of data.
-bool differ_in_epochs_a_step(const Runs& runs) {
-  double least = HUGE_VAL, most = 0;
+/// Whether steps of one run saw more samples than those of another, so that curves over steps would
+/// compare what has seen different amounts of data.
+bool differ_in_global_batch(const Runs& runs) {
+  std::set<std::string> batches;
   for (const RunView& run : runs) {
-    least = std::min(least, epochs_a_step(*run));
-    most = std::max(most, epochs_a_step(*run));
+    if ((*run)[Q::epoch].empty()) return false;
+    batches.insert(run->config_value("global-batch"));
   }
-  constexpr double kSame = 1.001;  // an epoch may end with a smaller batch
-  return least > 0 && most > kSame * least;
+  return batches.size() > 1 && !batches.contains("");
 }
 
 void show_over_epochs(LineChart& chart, const Runs& runs) {
   chart.x_label = "epoch";
-  chart.description += "; over epochs, of which a step is not the same share in all runs";
+  chart.description += "; over epochs, as a step is not as many samples in all runs";
+  bool few = true;  // whose table has a row for each
   for (Curve& curve : chart.curves) {
     const auto same = [&](const RunView& run) { return run.style == curve.style; };
-    const double scale = epochs_a_step(**std::find_if(runs.begin(), runs.end(), same));
-    for (Point& point : curve.points) point.step *= scale;
-    curve.table = nullptr;  // it is by steps
+    const RunView& run = *std::find_if(runs.begin(), runs.end(), same);
+    curve.epochs = extremes((*run)[Q::epoch], 2 * Series::kMaxBuckets);
+    std::erase_if(curve.epochs, [](const Point& point) { return std::isnan(point.value); });
+    for (Point& point : curve.points) point.step = epoch_at(curve.epochs, point.step);
+    few = few && curve.points.size() <= kMaxTableRows && curve.draw != Curve::Draw::band;
   }
+  if (!few) return;
+  for (Curve& curve : chart.curves) curve.table = nullptr;
 }
 
 /// Starts and rollbacks, which explain a kink; of one run, since those of several would not be
@@ -101,7 +100,7 @@ void append_learning(Json& charts,
   LineChart chart = chart_of(runs, train);
   if (runs.size() > 1) {
     LineChart validated = chart_of(runs, validation);
-    if (differ_in_epochs_a_step(runs))
+    if (differ_in_global_batch(runs))
       for (LineChart* shown : {&chart, &validated}) show_over_epochs(*shown, runs);
     append(charts, chart_json(chart));
     append(charts, chart_json(validated));

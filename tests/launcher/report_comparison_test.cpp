@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/report/page.h"
 #include "launcher/report/run_record.h"
 #include "launcher/report/sections.h"
 #include "tests/launcher/report_document.h"
@@ -26,6 +27,7 @@ class ReportComparison : public ReportFolderTest {
           fmt::format("{{\"step\":{},\"epoch\":{},\"loss\":{}}}\n", i, 2.0 * i / steps, 1.0 / i);
     metrics += fmt::format("{{\"step\":{},\"val_loss\":0.5,\"seconds\":1}}\n", steps);
     write("metrics.jsonl", metrics);
+    write("config.toml", fmt::format("global-batch = {}\n", 64'000'000 / steps));
     RunRecord record = read_run(run());
     record.name = name;
     return record;
@@ -78,6 +80,40 @@ TEST_F(ReportComparison, RunsOfDifferentGlobalBatchesLearnOverEpochs) {
   EXPECT_EQ(chart_of(json, "loss")["series"][1]["x"], Json::array({1, 2}));
   const Json same = document_of(std::vector<RunRecord>{small, small});
   EXPECT_EQ(chart_of(same, "loss")["x_label"], "step");
+}
+
+TEST_F(ReportComparison, LongRunsOverEpochsAreSmallPages) {
+  std::vector<RunRecord> runs;
+  for (std::size_t i = 0; i < kMaxRuns; ++i)
+    runs.push_back(two_epochs(fmt::format("run {}", i), 6'000 + int(i)));
+  EXPECT_LT(page_of(runs).size(), 2'000'000u);
+  const Json chart = chart_of(document_of(runs), "loss");
+  EXPECT_EQ(chart["x_label"], "epoch");
+  const Json& table = chart["table"];
+  EXPECT_EQ(table["header"].size(), kMaxRuns + 1);
+  EXPECT_EQ(table["rows"].size(), kMaxTableRows);
+  EXPECT_EQ(table["rows"].back()[0], "2");
+  for (const Json& row : table["rows"])
+    for (const Json& cell : row) EXPECT_NE(cell, "");
+}
+
+TEST_F(ReportComparison, ABatchThatChangedInARunIsCountedFromThere) {
+  write("metrics.jsonl",
+        "{\"step\":1,\"epoch\":0.5,\"loss\":1}\n{\"step\":2,\"epoch\":1,\"loss\":1}\n"
+        "{\"step\":3,\"epoch\":1.1,\"loss\":1}\n{\"step\":4,\"epoch\":1.2,\"loss\":1}\n");
+  write("config.toml", "global-batch = 7\n");
+  RunRecord changed = read_run(run());
+  changed.name = "changed";
+  const RunRecord other = two_epochs("other", 2);
+  const Json chart = chart_of(document_of(std::vector<RunRecord>{changed, other}), "loss");
+  EXPECT_EQ(chart["series"][0]["x"], Json::array({0.5, 1, 1.1, 1.2}));
+}
+
+TEST_F(ReportComparison, RunsOnMoreDataWithTheSameBatchLearnOverSteps) {
+  RunRecord half = two_epochs("half", 8), whole = two_epochs("whole", 4);
+  for (RunRecord* run : {&half, &whole}) run->config = {{"global-batch", "64"}};
+  const Json json = document_of(std::vector<RunRecord>{half, whole});
+  EXPECT_EQ(chart_of(json, "loss")["x_label"], "step");
 }
 
 TEST_F(ReportComparison, RunsWithoutAdviceAreNamedInOneLine) {
