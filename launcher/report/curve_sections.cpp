@@ -66,7 +66,9 @@ void show_over_epochs(LineChart& chart, const Runs& runs) {
     const RunView& run = *std::find_if(runs.begin(), runs.end(), same);
     curve.epochs = extremes((*run)[Q::epoch], 2 * Series::kMaxBuckets);
     std::erase_if(curve.epochs, [](const Point& point) { return std::isnan(point.value); });
-    for (Point& point : curve.points) point.step = epoch_at(curve.epochs, point.step);
+    constexpr double kDigits = 1e6;  // of 17
+    for (Point& point : curve.points)
+      point.step = std::round(kDigits * epoch_at(curve.epochs, point.step)) / kDigits;
     few = few && curve.points.size() <= kMaxTableRows && curve.draw != Curve::Draw::band;
   }
   if (!few) return;
