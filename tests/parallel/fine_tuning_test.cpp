@@ -158,7 +158,10 @@ TEST(FineTuning, RanksThatReadOtherWeightsAreNamed) {
   train(self, options, file);
   TrainOptions reading = short_run();
   reading.init = file;
-  EXPECT_THAT(error_of(reading), HasSubstr("weights at the start is"));
+  for (const Sharding sharding : {Sharding::none, Sharding::optimizer}) {
+    reading.sharding = sharding;
+    EXPECT_THAT(error_of(reading), HasSubstr("weights at the start is"));
+  }
   std::filesystem::remove(file);
 }
 
