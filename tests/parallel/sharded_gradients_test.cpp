@@ -204,7 +204,7 @@ TEST(ShardedGradientsOf, DividedGoesOnWithOtherRanksAndAnotherSharding) {
 
 // The norm of each shard is measured where it was computed.
 TEST(ShardedGradientsOf, NoiseScaleIsThatOfOneRank) {
-  for (const auto& model : {&many, &deep}) {  // the latter divided
+  for (const auto& model : {&many, &embedding}) {  // the latter divided
     SmallRun run = model();
     run.options.steps = 10;
     run.options.noise_scale_every = 1;
