@@ -2,6 +2,7 @@
 #include "core/plan/gradient_space.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/plan/arena.h"
@@ -86,14 +87,16 @@ std::vector<BufferLifetime> lives_of(std::span<const Run> runs,
   return lives;
 }
 
-/// What no tensor of the run has, with `shift` added to its offsets.
+/// What no tensor of the run has, but for gaps too long to be read, with `shift` added to its
+/// offsets.
 std::vector<GradientStretch> padding_of(const FlatSpace& space,
                                         const Run& run,
                                         std::int64_t shift) {
   std::vector<GradientStretch> padding;
   std::int64_t at = run.offset;
   const auto skip_to = [&](std::int64_t next) {
-    if (next > at) padding.push_back({.offset = at + shift, .elems = next - at});
+    if (next > at && next - at < kSegmentAlignment)
+      padding.push_back({.offset = at + shift, .elems = next - at});
   };
   for (const Segment& segment : space.segments) {
     if (segment.bucket < run.first || segment.bucket >= run.end) continue;
@@ -184,24 +187,45 @@ std::vector<float*> GradientSpace::summed(float* gradients) const {
   return places;
 }
 
-std::vector<std::vector<int>> GradientSpace::reuses_before(const Graph& graph,
-                                                           const FlatSpace& space) const {
+std::int64_t GradientSpace::place_of(const Segment& segment) const {
+  LOCKSTEP_ASSERT(!divided_ || segment.bucket >= 0);
+  return segment.offset + (divided_ ? shift_[std::size_t(segment.bucket)] : 0);
+}
+
+std::int64_t GradientSpace::shift_of(const OwnedStretch& stretch) const {
+  LOCKSTEP_ASSERT(!divided_ || stretch.local < elems_ - window_elems_);
+  return divided_ ? stretch.local - stretch.offset : 0;
+}
+
+std::optional<std::vector<std::vector<int>>> GradientSpace::find_reuses(
+    const Graph& graph, const FlatSpace& space) const {
   std::vector<std::vector<int>> before(graph.nodes().size());
   if (reuses_.empty()) return before;
   const std::vector<Writers> writers = writers_of(graph, space);
+  int reused_before = 0;  // the node
   for (std::size_t i = 0; i < reuses_.size(); ++i) {
     const int first = writers[std::size_t(reuses_[i].first)].first;
-    bool in_order = true;
+    // A reuse does not wait for what one before it has waited for.
+    bool in_order = first >= reused_before;
     for (int b = reuses_[i].first; b < reuses_[i].end; ++b)
       in_order &= writers[std::size_t(b)].first >= first;
     for (const int b : reuses_[i].after) in_order &= writers[std::size_t(b)].last < first;
-    if (!in_order)
-      throw ConfigError(
-          "model: a short micro-batch finishes gradients in another order than a whole one",
-          "build the same layers in the same order always, or use `shard` optimizer");
+    if (!in_order) return std::nullopt;
+    reused_before = first;
     if (first < int(before.size())) before[std::size_t(first)].push_back(int(i));
   }
   return before;
+}
+
+bool GradientSpace::suits(const Graph& graph, const FlatSpace& space) const {
+  return find_reuses(graph, space).has_value();
+}
+
+std::vector<std::vector<int>> GradientSpace::reuses_before(const Graph& graph,
+                                                           const FlatSpace& space) const {
+  auto before = find_reuses(graph, space);
+  LOCKSTEP_ASSERT(before.has_value());
+  return std::move(*before);
 }
 
 }  // namespace lockstep

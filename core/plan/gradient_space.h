@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,8 +36,9 @@ namespace lockstep {
 /// node writes have no byte in common.
 ///
 /// Before the first kernel that writes into a run, a step waits until the buckets that lay there
-/// have been exchanged (StepWork::reuse_gradients), and clears the run's padding, which holds what
-/// lay there, and which optimizers expect to be zero. Ranks exchange buckets in one order, and a
+/// have been exchanged (StepWork::reuse_gradients), and clears the padding of the run that holds
+/// what lay there and that optimizers expect to be zero: they join tensors that lie closer than
+/// kSegmentAlignment, and read no longer gap. Ranks exchange buckets in one order, and a
 /// rank waits for none that another cannot have started yet: no two ranks wait for each other.
 
 /// Elements of the array of gradients.
@@ -49,7 +51,7 @@ struct GradientStretch {
 struct GradientReuse {
   int first = 0, end = 0;
   std::vector<int> after;                ///< buckets that must have been exchanged
-  std::vector<GradientStretch> padding;  ///< of the run
+  std::vector<GradientStretch> padding;  ///< of the run, what optimizers can read
 };
 
 /// Where gradients lie. Equal on all ranks.
@@ -69,28 +71,30 @@ class GradientSpace {
   /// Of those, the window's.
   std::int64_t window_elems() const { return window_elems_; }
 
-  /// Where kernels write the parameter's gradient.
-  std::int64_t place_of(const Segment& segment) const {
-    return segment.offset + (divided_ ? shift_[std::size_t(segment.bucket)] : 0);
-  }
+  /// Where kernels write the parameter's gradient; it is not frozen.
+  std::int64_t place_of(const Segment& segment) const;
   /// The same of a bucket.
   std::int64_t place_of(int bucket) const { return buckets_[std::size_t(bucket)].offset; }
   /// The flat space's, with offsets in this array.
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  /// What is to be added to offsets of the flat space to find the sums of what the rank owns.
-  std::int64_t shift_of(const OwnedStretch& stretch) const {
-    return divided_ ? stretch.local - stretch.offset : 0;
-  }
+  /// What is to be added to offsets of the flat space to find the sums of what the rank owns; it
+  /// does not begin with what is frozen.
+  std::int64_t shift_of(const OwnedStretch& stretch) const;
   /// [buckets]: where the rank's sum ends: of its chunk; of all of a bucket that is not sharded.
   /// Null, or empty: in its place in the bucket.
   std::vector<float*> summed(float* gradients) const;
 
   const std::vector<GradientReuse>& reuses() const { return reuses_; }
-  /// For each node of a training program, which of reuses() come before it.
-  /// Throws ConfigError: the program writes gradients in another order than that of `space`.
+  /// Whether a training program for the same space writes gradients in an order that reuses()
+  /// suit.
+  bool suits(const Graph& graph, const FlatSpace& space) const;
+  /// For each node of a training program that they suit, which of reuses() come before it.
   std::vector<std::vector<int>> reuses_before(const Graph& graph, const FlatSpace& space) const;
 
  private:
+  /// Nothing where they do not suit.
+  std::optional<std::vector<std::vector<int>>> find_reuses(const Graph& graph,
+                                                           const FlatSpace& space) const;
   void keep_whole(const FlatSpace& space, std::string why);
   void place_runs(const FlatSpace& space, const Graph& graph, int in_flight);
 

@@ -45,8 +45,8 @@ class OwnerExchange {
   void share_weights(float* weights);
   /// Whether that leaves ranks without the fp32 values of others.
   bool rounds_weights() const { return !messages_.empty(); }
-  /// Connects ranks for both, before step 1: of initial weights, which ranks have alike. Not
-  /// counted.
+  /// Connects ranks for both, before `weights` has initial weights: gathers what is there, which
+  /// makes ranks alike. Not counted.
   void warm_up(float* weights);
   /// values: [sum of counts] in device memory, in rank order; counts: [ranks]. Every rank has
   /// written its own.

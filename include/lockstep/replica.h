@@ -50,7 +50,8 @@ class Replica {
 
   /// How a global batch is cut; micro_batch is what a Loader's options need.
   const BatchPlan& batch() const;
-  /// This rank's part of a global batch of `samples`.
+  /// This rank's part of a global batch of `samples`. Throws ConfigError: Sharding::gradients has
+  /// divided the gradients of a shard, and a shard would have several micro-batches.
   Schedule schedule(std::int64_t samples) const;
 
   /// Makes a loader for this replica fill host memory that the device copies from asynchronously,
@@ -64,7 +65,7 @@ class Replica {
   /// also those of all later steps, until resume_updates(). It throws nothing then: see
   /// require_finite(). Throws ConfigError: a micro-batch of the loader has other samples than the
   /// schedule says, images of another size, or is not mixed as TrainOptions::augmentation mixes;
-  /// a loader for training has no LoaderOptions::mirror.
+  /// a loader for training has no LoaderOptions::mirror; or as schedule().
   ///
   /// Returns the results of steps that are known by now and have not been returned, in order; valid
   /// until the next call. On the CPU that is this step's result, elsewhere the previous step's.

@@ -254,7 +254,7 @@ void require_something_fits(const PlanReport& report) {
                   report.advice ? format_other_settings(*report.advice) : "a smaller model");
   if (limit < fixed)
     throw OutOfMemory(fmt::format("memory: parameters, gradients and optimizer state of {} take {} "
-                                  "at any micro-batch, {} more than the limit of {}",
+                                  "or more at any micro-batch, {} more than the limit of {}",
                                   report.flags.model.name,
                                   format_bytes(fixed),
                                   format_bytes(fixed - limit),

@@ -199,6 +199,11 @@ int most_derived_shards(const TrainOptions& options) {
   return options.shards == kAutoShards ? kMaxAutoShards : kDefaultShards;
 }
 
+std::int64_t least_of_single_shards(const TrainOptions& options) {
+  const std::int64_t shards = options.shards > 0 ? options.shards : most_derived_shards(options);
+  return (options.global_batch - 1) / shards + 1;
+}
+
 double rank_balance(const BatchPlan& plan) {
   const int most_rounds = make_schedule({.samples = plan.global_batch,
                                          .micro_batch = plan.micro_batch,

@@ -39,6 +39,8 @@ std::vector<std::int64_t> tail_sizes(const BatchPlan& plan,
 
 /// The most shards that plan_batch() makes of a batch where `options` name no number.
 int most_derived_shards(const TrainOptions& options);
+/// The smallest micro-batch with which no shard of a batch has several.
+std::int64_t least_of_single_shards(const TrainOptions& options);
 
 /// Mean micro-batches of the ranks / those of the rank that has most, of a whole global batch: the
 /// share of a step in which ranks of equal speed compute at most. In (0, 1].

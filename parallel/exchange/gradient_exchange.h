@@ -40,14 +40,15 @@ namespace lockstep {
 ///   last shard, during its last backward: start_bucket(b) as soon as bucket b is complete,
 ///     progress() now and then
 ///   (a rank without shards calls start_bucket for every bucket at once)
-///   finish_bucket(b) for each b: blocks until bucket b of `gradients` holds the sum on every rank,
-///     of a sharded bucket the chunk that the rank owns (Note [Sharded optimizer]); a bucket may
-///     be finished while others have not started (Note [Gradient window]); where collectives are
-///     stream-ordered, the device waits for it instead of the host
+///   finish_bucket(b) for each b: blocks until every rank has the sum of bucket b, in its place in
+///     `gradients`, of a sharded bucket the chunk that the rank owns (Note [Sharded optimizer]);
+///     where owners' sums have places of their own, there instead, and what is in the bucket is of
+///     no use (Note [Gradient window]); a bucket may be finished while others have not started;
+///     where collectives are stream-ordered, the device waits for it instead of the host
 ///
 /// Where shards are dealt (Note [Sharded gradients] in turn_plans.h) that is the last turn; in
-/// those before, each rank's shard is its last one, finish_bucket() leaves nothing in `gradients`,
-/// and next_turn() follows.
+/// those before, each rank's shard is its last one, finish_bucket() leaves no sum but in what is
+/// kept of the turns, and next_turn() follows.
 class GradientExchange {
  public:
   /// `buckets` cover `gradients` in order; where owners' sums have places of their own, `summed`

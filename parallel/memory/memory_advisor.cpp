@@ -314,15 +314,21 @@ MinMemory min_memory(Backend& device, const PlanRequest& asked, const MemoryTarg
   std::int64_t best = smallest;
   std::size_t least = SIZE_MAX;
   const std::int64_t global = request.options.global_batch;
+  const std::int64_t single = least_of_single_shards(request.options);  // from here on divided
+  std::vector<std::int64_t> sizes{single};
   for (std::int64_t micro = smallest; micro <= global;
-       micro = std::int64_t(std::bit_ceil(std::uint64_t(micro) + 1))) {
+       micro = std::int64_t(std::bit_ceil(std::uint64_t(micro) + 1)))
+    sizes.push_back(micro);
+  std::ranges::sort(sizes);
+  for (const std::int64_t micro : sizes) {
     const auto batch = batch_with(request, micro);
     if (!batch) continue;
     TrainOptions options = request.options;
     options.micro_batch = micro;
     const std::size_t bytes = request.sizes->least_bytes(options, *batch);
     // Sizes that make no fewer shards only take more.
-    if (bytes > least && micro > global / most_derived_shards(request.options)) break;
+    if (bytes > least && micro >= single && micro > global / most_derived_shards(request.options))
+      break;
     if (bytes < least) best = micro;
     least = std::min(least, bytes);
   }

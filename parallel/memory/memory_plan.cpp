@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -18,6 +19,7 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/exchange/gradient_exchange.h"
+#include "parallel/memory/micro_batch_search.h"
 #include "parallel/replica/memory_fit.h"
 #include "parallel/training/checkpointing.h"
 #include "parallel/training/run_loaders.h"
@@ -134,7 +136,6 @@ TrainOptions with_micro_batch(const PlanRequest& request, std::int64_t micro_bat
 /// Products of sizes stay far from overflow.
 constexpr std::int64_t kMaxSamples = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSamplesInTable = 4096;
-constexpr std::int64_t kLookedAtBeforeNone = 8;
 
 /// With which every rank has a micro-batch: ceil(global / micro) >= ranks.
 std::int64_t most_samples(const PlanRequest& request) {
@@ -165,7 +166,7 @@ MicroBatchMemory memory_with(const PlanRequest& request,
   }
   if (const auto size = whole.orthogonalization(options)) programs.push_back(*size);
   for (const ProgramSize& program : programs) arena = std::max(arena, program.arena_bytes);
-  return {arena, whole.training_bytes(programs, options, batch)};
+  return {arena, whole.training_bytes(programs, options, whole.beside(options, batch))};
 }
 
 /// ProgramSizes::least_bytes() by micro-batch, each computed once.
@@ -191,70 +192,6 @@ class BytesByMicroBatch {
   const PlanRequest& request_;
   std::map<std::int64_t, std::size_t> known_;
 };
-
-/// Where the line through two points comes to `limit`, within [least, most]; their middle where it
-/// does not rise.
-std::int64_t crossing(BytesByMicroBatch& bytes,
-                      std::int64_t first,
-                      std::int64_t second,
-                      std::uint64_t limit,
-                      std::int64_t least,
-                      std::int64_t most) {
-  const double rise = double(bytes(second)) - double(bytes(first));
-  if (rise <= 0) return least + (most - least) / 2;
-  const double room = double(limit) - double(bytes(first));
-  const double at = double(first) + room / rise * double(second - first);
-  return std::int64_t(std::clamp(at, double(least), double(most)));
-}
-
-/// The largest in [least, most] whose bytes are within the limit; 0: none. Bytes are close to a
-/// rising line there, so that few are looked at, and none that is far too large.
-std::int64_t search(BytesByMicroBatch& bytes,
-                    std::int64_t least,
-                    std::int64_t most,
-                    std::uint64_t limit) {
-  if (bytes(least) > limit) return 0;
-  if (least == most) return most;
-  std::int64_t fits = least, too_large = least + 1;
-  if (bytes(too_large) <= limit)
-    too_large = crossing(bytes, least, too_large, limit, too_large, most);
-  while (bytes(too_large) <= limit) {
-    fits = too_large;
-    if (fits == most) return most;
-    too_large = std::min(most, fits + std::max<std::int64_t>(1, fits / 16));
-  }
-  for (int round = 0; too_large - fits > 1; ++round) {
-    const std::int64_t first = fits + 1, last = too_large - 1;
-    const std::int64_t guess = round % 3 == 2
-                                   ? fits + (too_large - fits) / 2
-                                   : crossing(bytes, fits, too_large, limit, first, last);
-    // Beyond a guess that fits, the next one is the likeliest not to.
-    const std::int64_t looked_at = round % 3 == 1 ? std::min(guess + 1, last) : guess;
-    (bytes(looked_at) <= limit ? fits : too_large) = looked_at;
-  }
-  return fits;
-}
-
-/// The largest of all. Smaller ones make more shards, and with twice as many one sum more waits for
-/// its place: bytes rise only among those that make about as many.
-std::int64_t search_all(BytesByMicroBatch& bytes,
-                        std::int64_t global_batch,
-                        int most_shards,
-                        std::int64_t most,
-                        std::uint64_t limit) {
-  for (std::int64_t parts = 1, last = most; last > 0; parts *= 2) {
-    const bool is_rest = parts >= most_shards;
-    const std::int64_t first = is_rest ? 1 : std::min(last + 1, (global_batch - 1) / parts + 1);
-    if (first > last) continue;
-    if (const std::int64_t largest = search(bytes, first, last, limit)) return largest;
-    last = first - 1;
-  }
-  // Before it is said that none fits.
-  std::int64_t largest = 0;
-  for (std::int64_t micro = 1; micro <= std::min<std::int64_t>(most, kLookedAtBeforeNone); ++micro)
-    if (bytes(micro) <= limit) largest = micro;
-  return largest;
-}
 
 /// What training reserves on its device within the limit, with every program that it compiles;
 /// nothing: it does not train so.
@@ -380,9 +317,8 @@ LargestMicroBatch largest_micro_batch(Backend& device,
   const PlanRequest request = with_sizes(device, asked);
   const std::int64_t most = most_samples(request);
   BytesByMicroBatch bytes(request);
-  LargestMicroBatch largest{
-      .micro_batch = search_all(
-          bytes, request.options.global_batch, most_derived_shards(request.options), most, limit)};
+  LargestMicroBatch largest{.micro_batch =
+                                largest_within(std::ref(bytes), request.options, most, limit)};
   while (largest.micro_batch > 0) {
     if (const auto needed = bytes_within(request, largest.micro_batch, limit)) {
       largest.bytes = *needed;

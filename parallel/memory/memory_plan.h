@@ -65,7 +65,8 @@ struct MemoryPlan {
   std::vector<StepMemory> steps;
   std::size_t first_backward_step = 0;  ///< among those; their number where there is none
   std::size_t limited_bytes = 0;        ///< what memory_limit limits: table.on_device()
-  /// Of those, what no micro-batch changes: parameters, gradients and optimizer state.
+  /// Of those, parameters, gradients, optimizer state and average. A micro-batch changes none of
+  /// it, but where Sharding::gradients divides gradients with some micro-batches alone.
   std::size_t fixed_bytes = 0;
   std::size_t arena_lower_bound = 0;
   double flops_per_step = 0;                ///< of all ranks, for one global batch

@@ -25,9 +25,9 @@ struct ReplicaParts;
 void warm_up_connections(RankContext& context);
 
 /// Runs the collectives of a step of a whole batch and of an evaluation, on a replica's exchanges
-/// and on `group` (null: none) of its batch norm. Gradients and metrics are zeros, `weights` equal
-/// on all ranks, and stay so; bytes sent are not counted. Collective. Throws EnvironmentError: a
-/// collective fails. OutOfMemory.
+/// and on `group` (null: none) of its batch norm. Gradients, metrics and `weights` are zeros, and
+/// stay so: initial weights come afterwards, or each rank would have the owners'. Bytes sent are
+/// not counted. Collective. Throws EnvironmentError: a collective fails. OutOfMemory.
 void warm_up_collectives(RankContext& context,
                          ReplicaParts& parts,
                          float* weights,

@@ -134,6 +134,10 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
   for (;;) {
     for (const std::int64_t n : sizes) add(backend, model, loss, samples, options, batch, n);
     add_other_sizes(backend, model, loss, samples, options, batch, sizes);
+    if (needs_whole_gradients_ && gradients_.divided()) {
+      forget_programs();
+      continue;
+    }
     if (!orthogonalization_)
       orthogonalization_ = compile_orthogonalization(backend, graph(), space_, options);
     if (options.memory_limit == 0) return;
@@ -141,11 +145,17 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
     if (needed <= options.memory_limit) return;
     // Short micro-batches may want packed copies of their own.
     if (choice_.is_last) throw_too_large(needed, options);
-    choice_ = {.first = choice_.index + 1};
-    training_.clear();
-    other_sizes_.clear();
-    evaluation_.clear();
+    const int next = choice_.index + 1;
+    forget_programs();
+    choice_ = {.first = next};
   }
+}
+
+void CompiledPrograms::forget_programs() {
+  choice_ = {};
+  training_.clear();
+  other_sizes_.clear();
+  evaluation_.clear();
 }
 
 std::size_t CompiledPrograms::device_bytes(const TrainOptions& options,
@@ -171,7 +181,10 @@ void CompiledPrograms::add(Backend& backend,
     space_ = lay_out(graph,
                      bucket_bytes(options, traits_, graph),
                      bucket_rules(options, traits_, batch, ranks_per_host_));
-    gradients_ = divide_gradients(graph, space_, options, batch, traits_);
+    gradients_ =
+        needs_whole_gradients_
+            ? GradientSpace(space_, "a micro-batch of another size finishes them in another order")
+            : divide_gradients(graph, space_, options, batch, traits_);
   }
   check_parameters(graph, training_.empty() ? graph : this->graph(), micro_batch);
   check_rounded_weights(graph, space_);
@@ -192,7 +205,7 @@ void CompiledPrograms::add(Backend& backend,
       {micro_batch,
        compile_within_limit(
            std::move(graph), backend, space_, gradients_, reuse_, options, others, choice_)});
-  gradients_.reuses_before(training_.back().program->graph(), space_);  // or throws
+  needs_whole_gradients_ |= !gradients_.suits(training_.back().program->graph(), space_);
 }
 
 void CompiledPrograms::add_other_sizes(Backend& backend,
@@ -218,7 +231,7 @@ void CompiledPrograms::add_other_sizes(Backend& backend,
                                                options,
                                                OtherDeviceMemory{},
                                                choice_)});
-      gradients_.reuses_before(programs.back().program->graph(), space_);
+      needs_whole_gradients_ |= !gradients_.suits(programs.back().program->graph(), space_);
     }
   }
 }

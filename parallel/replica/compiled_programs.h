@@ -75,7 +75,7 @@ class CompiledPrograms {
   const Program& whole() const { return *training_.front().program; }
   const Graph& graph() const { return whole().graph(); }
   const FlatSpace& space() const { return space_; }
-  /// Where gradients lie: divide_gradients().
+  /// Where gradients lie: divide_gradients(), or whole where a program does not suit that.
   const GradientSpace& gradients() const { return gradients_; }
   /// Calls use(compiled) with each, but the orthogonalization and late_evaluation().
   template <typename Use>
@@ -105,6 +105,8 @@ class CompiledPrograms {
                        const TrainOptions& options,
                        const BatchPlan& batch,
                        const std::vector<std::int64_t>& sizes);
+  /// Before all are compiled anew.
+  void forget_programs();
   BuilderSettings evaluating(const TrainOptions& options,
                              const BatchPlan& batch,
                              std::int64_t micro_batch) const;
@@ -117,6 +119,7 @@ class CompiledPrograms {
   const int ranks_per_host_;
   FlatSpace space_;
   GradientSpace gradients_;
+  bool needs_whole_gradients_ = false;  // a program does not suit divided ones
   MemoryReuse reuse_;
   RecomputeIndex choice_;  // the whole micro-batch, which comes first, decides
   std::vector<CompiledProgram> training_;

@@ -11,8 +11,8 @@ namespace lockstep {
 /// Where the gradients of a training lie. With Sharding::gradients divided, Note [Gradient window],
 /// unless GradientSpace::why_whole(): a shard has several micro-batches, which add up in place; the
 /// exchange begins after backward; batch norm spans several ranks, of which some write zeros once
-/// others have exchanged; or the optimizer works on whole matrices. `graph`: of training, that
-/// `space` was laid out for.
+/// others have exchanged; the optimizer works on whole matrices; or as GradientSpace says.
+/// `graph`: of training, that `space` was laid out for.
 GradientSpace divide_gradients(const Graph& graph,
                                const FlatSpace& space,
                                const TrainOptions& options,

@@ -50,13 +50,17 @@ std::optional<ProgramSize> MicroBatchSizes::orthogonalization(const TrainOptions
   return orthogonalization_;
 }
 
+MemoryBeside MicroBatchSizes::beside(const TrainOptions& options, const BatchPlan& batch) const {
+  const DeviceTraits device = device_.traits();
+  GradientSpace gradients = divide_gradients(graph_, space_, options, batch, device);
+  const std::size_t exchange = exchange_memory(graph_, space_, gradients, options, batch, device);
+  return {std::move(gradients), exchange + teacher_bytes_};
+}
+
 std::size_t MicroBatchSizes::training_bytes(std::span<const ProgramSize> programs,
                                             const TrainOptions& options,
-                                            const BatchPlan& batch) const {
-  const DeviceTraits device = device_.traits();
-  const GradientSpace gradients = divide_gradients(graph_, space_, options, batch, device);
-  return lockstep::training_bytes(programs, space_, gradients, options) + teacher_bytes_ +
-         exchange_memory(graph_, space_, gradients, options, batch, device);
+                                            const MemoryBeside& beside) const {
+  return lockstep::training_bytes(programs, space_, beside.gradients, options) + beside.bytes;
 }
 
 ProgramSizes::ProgramSizes(Backend& device,
@@ -116,10 +120,11 @@ std::size_t ProgramSizes::least_bytes(const TrainOptions& options, const BatchPl
   MicroBatchSizes& sizes = of(options, batch, batch.micro_batch);
   std::size_t least = SIZE_MAX;
   const auto [first, last] = allowed(sizes, options.recompute);
+  const MemoryBeside beside = sizes.beside(options, batch);
   for (std::size_t i = first; i < last; ++i) {
     std::vector<ProgramSize> programs{sizes.training(i), *sizes.evaluation()};
     if (const auto size = sizes.orthogonalization(options)) programs.push_back(*size);
-    least = std::min(least, sizes.training_bytes(programs, options, batch));
+    least = std::min(least, sizes.training_bytes(programs, options, beside));
   }
   return least;
 }

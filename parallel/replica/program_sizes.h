@@ -14,6 +14,13 @@
 
 namespace lockstep {
 
+/// Next to a run's programs: where its gradients lie, and the bytes of the exchange and the
+/// teacher.
+struct MemoryBeside {
+  GradientSpace gradients;
+  std::size_t bytes = 0;
+};
+
 /// Memory of the programs for micro-batches of one size.
 class MicroBatchSizes {
  public:
@@ -26,10 +33,12 @@ class MicroBatchSizes {
   const ProgramSize& training(std::size_t choice);
   /// Nothing for micro-batches of 0 samples.
   const std::optional<ProgramSize>& evaluation() const { return evaluation_; }
+  /// What does not depend on a choice of recomputation.
+  MemoryBeside beside(const TrainOptions& options, const BatchPlan& batch) const;
   /// What rank 0 reserves on its device for `programs`, with the teacher and the exchange.
   std::size_t training_bytes(std::span<const ProgramSize> programs,
                              const TrainOptions& options,
-                             const BatchPlan& batch) const;
+                             const MemoryBeside& beside) const;
   /// See compile_orthogonalization(). Nothing under most optimizers.
   std::optional<ProgramSize> orthogonalization(const TrainOptions& options);
 

@@ -50,7 +50,9 @@ const std::optional<io::LoadReport>& Replica::initial_weights() const {
 }
 
 Schedule Replica::schedule(std::int64_t samples) const {
-  return training_schedule(state_->batch, samples, state_->context.rank());
+  const Schedule schedule = training_schedule(state_->batch, samples, state_->context.rank());
+  state_->expect_trainable(schedule);
+  return schedule;
 }
 
 std::int64_t Replica::micro_batches(const Schedule& schedule) const {

@@ -99,10 +99,11 @@ ReplicaState::ReplicaState(RankContext& rank_context,
   parts.evaluation_exchange.set_position(&context.position());
   if (programs.orthogonalization() != nullptr)
     parts.optimizer.set_orthogonalization(*programs.orthogonalization(), parts.matrices.get());
-  initialise_parameters();
   if (probes_.ranges) declare_ranges();
   if (options.profile) declare_profile();
+  // While weights are zeros: what it gathers would hide that ranks start from other weights.
   warm_up_collectives(context, parts, programs.parameters(), batch, group_.get());
+  initialise_parameters();
   if (!on_host_)
     context_bytes =
         context_part(context.host_communicator(), context.backend(), memory().on_device());

@@ -56,6 +56,8 @@ class ReplicaState {
   void initialise_from(const data::Dataset& training);
   void lend_memory(data::LoaderOptions& loading) const;
   void compile_for_evaluation(std::int64_t samples);
+  /// Throws ConfigError: see Replica::schedule().
+  void expect_trainable(const Schedule& schedule) const;
   std::span<const StepResult> train_step(const Schedule& schedule,
                                          data::Loader& loader,
                                          std::int64_t step,

@@ -2,7 +2,9 @@
 // A training step: segments, each a plan of parts that run eagerly, are captured or are replayed,
 // as Note [Step graphs] in core/step/step_graphs.h says.
 #include <algorithm>
+#include <fmt/format.h>
 
+#include "core/base/check.h"
 #include "core/step/fault_injector.h"
 #include "lockstep/error.h"
 #include "parallel/comm/device_wait.h"
@@ -35,10 +37,24 @@ bool timed_together(StepWork a, StepWork b) {
 
 }  // namespace
 
+void ReplicaState::expect_trainable(const Schedule& schedule) const {
+  const std::int64_t micro_batches = (schedule.samples - 1) / batch.micro_batch + 1;
+  if (!programs.compiled().gradients().divided() || micro_batches <= schedule.shards) return;
+  throw ConfigError(
+      fmt::format("replica: a batch of {} samples has {} micro-batches in {} shards, and `shard` "
+                  "gradients has divided those of a shard for one micro-batch in each",
+                  schedule.samples,
+                  micro_batches,
+                  schedule.shards),
+      fmt::format("train with at most the `global_batch` of {} samples in a step",
+                  batch.global_batch));
+}
+
 std::span<const StepResult> ReplicaState::train_step(const Schedule& schedule,
                                                      data::Loader& loader,
                                                      std::int64_t step,
                                                      float lr) {
+  expect_trainable(schedule);
   FaultInjector* const injector = fault_injector();
   if (injector != nullptr && injector->take(FaultKind::flip_weight, step + 1) != nullptr)
     flip_bit(0, 0, 20);
@@ -163,6 +179,9 @@ bool ReplicaState::exchanges_apart(const Schedule& schedule) const {
 const StepPlan& ReplicaState::plan(const Segment& segment) {
   const bool by_host = !parts.exchange.in_stream_order();
   const bool overlaps = segment.program != nullptr && segment.exchanges && segment.overlaps;
+  // Other segments would not wait for a bucket before kernels write where it lies.
+  LOCKSTEP_ASSERT(segment.program == nullptr || !programs.compiled().gradients().divided() ||
+                  (overlaps && !segment.state.accumulate));
   plan_.clear();
   if (segment.program != nullptr)
     segment.program->program->append_parts(overlaps, by_host && group_ != nullptr, plan_);

@@ -12,6 +12,7 @@
 #include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/replica/replica_state.h"
+#include "tests/parallel/claimed_hosts.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
@@ -41,12 +42,16 @@ std::string own_file(const std::string& name) {
   return ::testing::TempDir() + name + std::to_string(testing::mpi_world().rank()) + ".safetensors";
 }
 
-TrainSummary train(Communicator& communicator, const TrainOptions& options, std::string file = {}) {
-  testing::DeviceContext context(communicator);
+TrainSummary train(RankContext& context, const TrainOptions& options, std::string file = {}) {
   Trainer trainer(context, convnet(), softmax_cross_entropy, options);
   const TrainSummary summary = trainer.fit(glyphs());
   if (!file.empty()) trainer.save_weights(file);
   return summary;
+}
+
+TrainSummary train(Communicator& communicator, const TrainOptions& options, std::string file = {}) {
+  testing::DeviceContext context(communicator);
+  return train(context, options, std::move(file));
 }
 
 /// As a run with these options begins.
@@ -129,9 +134,21 @@ TEST(FineTuning, OnlyWhatIsTrainedHasGradients) {
               ::testing::Not(HasSubstr("batch_norm_bwd")));
 }
 
-std::string error_of(const TrainOptions& options) {
+/// Of ranks whose collectives are done in stream order, as between GPUs.
+class StreamContext final : public RankContext {
+ public:
+  Backend& backend() override { return *backend_; }
+  Communicator& communicator() override { return streams_; }
+
+ private:
+  std::unique_ptr<Backend> backend_ = testing::make_test_backend();
+  testing::Traffic traffic_;
+  testing::ClaimedHosts streams_{testing::mpi_world(), testing::mpi_world().size(), traffic_, true};
+};
+
+std::string error_of(const TrainOptions& options, RankContext* context = nullptr) {
   try {
-    train(testing::mpi_world(), options);
+    context != nullptr ? train(*context, options) : train(testing::mpi_world(), options);
   } catch (const Error& error) {
     return error.what();
   }
@@ -159,6 +176,12 @@ TEST(FineTuning, RanksThatReadOtherWeightsAreNamed) {
   TrainOptions reading = short_run();
   reading.init = file;
   EXPECT_THAT(error_of(reading), HasSubstr("weights at the start is"));
+  reading.sharding = Sharding::optimizer;
+  reading.bucket_mb = 0;
+  EXPECT_THAT(error_of(reading), HasSubstr("weights at the start is"));
+  // Where owners' gathers are warmed up, which make ranks alike.
+  StreamContext streams;
+  EXPECT_THAT(error_of(reading, &streams), HasSubstr("weights at the start is"));
   std::filesystem::remove(file);
 }
 

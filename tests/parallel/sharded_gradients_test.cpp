@@ -2,13 +2,18 @@
 // Sharding::gradients: the bits of one rank without it, on any ranks, with shards of one and of
 // several micro-batches, gradients whole and divided, through resumes with other ranks and another
 // sharding; what it saves and sends.
+#include <cmath>
 #include <functional>
 #include <gmock/gmock.h>
 #include <string_view>
 
 #include "lockstep/error.h"
+#include "lockstep/replica.h"
+#include "lockstep/training_feed.h"
 #include "parallel/exchange/turn_plans.h"
 #include "parallel/memory/memory_plan.h"
+#include "parallel/replica/replica_parts.h"
+#include "parallel/training/run_loaders.h"
 #include "tests/parallel/sharded_runs.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/support/test_backend.h"
@@ -164,9 +169,8 @@ TEST(ShardedGradientsOf, BatchNormOverRanksHasTheBitsWithout) {
   EXPECT_EQ(testing::train(run, world()).weights_sha256, without);
 }
 
-TEST(ShardedGradientsOf, GoesOnWithOtherRanksAndAnotherSharding) {
+void expect_bits_through_resumes(SmallRun run) {
   const SharedFolder folder;
-  SmallRun run = run_of({"", &many, AdamW{.lr = 0.01f}, 0.5f, 0.9f});
   SmallRun gradients = run, optimizer = run;
   gradients.options.sharding = Sharding::gradients;
   optimizer.options.sharding = Sharding::optimizer;
@@ -188,18 +192,30 @@ TEST(ShardedGradientsOf, GoesOnWithOtherRanksAndAnotherSharding) {
   EXPECT_EQ(first ? last : undisturbed, undisturbed);
 }
 
+TEST(ShardedGradientsOf, GoesOnWithOtherRanksAndAnotherSharding) {
+  expect_bits_through_resumes(run_of({"", &many, AdamW{.lr = 0.01f}, 0.5f, 0.9f}));
+}
+
+TEST(ShardedGradientsOf, DividedGoesOnWithOtherRanksAndAnotherSharding) {
+  const SmallRun run = run_of({"", &deep, AdamW{.lr = 0.01f}, 0.5f, 0.9f});
+  EXPECT_GT(plan_of(run, Sharding::gradients).gradient_window_bytes, 0u);
+  expect_bits_through_resumes(run);
+}
+
 // The norm of each shard is measured where it was computed.
 TEST(ShardedGradientsOf, NoiseScaleIsThatOfOneRank) {
-  SmallRun run = many();
-  run.options.steps = 10;
-  run.options.noise_scale_every = 1;
-  run.options.log_every = 1;
-  const TrainSummary alone = of_one_rank(run);
-  run.options.sharding = Sharding::gradients;
-  const TrainSummary sharded = testing::train(run, world());
-  if (world().rank() != 0) return;
-  EXPECT_TRUE(alone.noise_scale) << alone.format_noise_scale;
-  EXPECT_EQ(sharded.noise_scale, alone.noise_scale);
+  for (const auto& model : {&many, &embedding}) {  // the latter divided
+    SmallRun run = model();
+    run.options.steps = 10;
+    run.options.noise_scale_every = 1;
+    run.options.log_every = 1;
+    const TrainSummary alone = of_one_rank(run);
+    run.options.sharding = Sharding::gradients;
+    const TrainSummary sharded = testing::train(run, world());
+    if (world().rank() != 0) continue;
+    EXPECT_TRUE(alone.noise_scale) << alone.format_noise_scale;
+    EXPECT_EQ(sharded.noise_scale, alone.noise_scale);
+  }
 }
 
 TEST(ShardedGradientsOf, KeepsItsPartOfTheSums) {
@@ -246,6 +262,26 @@ TEST(ShardedGradientsOf, SaysWhyGradientsAreWhole) {
   EXPECT_THAT(reason([](TrainOptions& o) { o.shards = 5; }), HasSubstr("8 has one in each"));
   EXPECT_THAT(reason([](TrainOptions& o) { o.overlap = Overlap::off; }), HasSubstr("is off"));
   EXPECT_THAT(reason([](TrainOptions& o) { o.optimizer = Muon{}; }), HasSubstr("whole matrices"));
+}
+
+// A shard of several micro-batches would add up in a window that others write into.
+TEST(ShardedGradientsOf, RefusesStepsWithSeveralMicroBatchesInAShardThatIsDivided) {
+  SmallRun run = run_of({"", &deep, AdamW{}});
+  run.options.sharding = Sharding::gradients;
+  const std::int64_t global = run.options.global_batch;
+  testing::DeviceContext context(world());
+  Replica replica(
+      context, run.model, softmax_cross_entropy, run.data.train->spec(), run.options, {global % 4});
+  const Schedule whole = replica.schedule(global);
+  EXPECT_THROW(replica.schedule(2 * global), ConfigError);
+  TrainingRequests requests({run.data.train->size(), global, 1, 1, whole, whole});
+  data::Loader loader(run.data.train,
+                      training_loader(run.options, replica.batch()),
+                      [&requests](data::LoadRequest& next) { return requests.next(next); });
+  const Schedule twice = training_schedule(replica.batch(), 2 * global, world().rank());
+  EXPECT_THROW(replica.train_step(twice, loader, 0, 0.01f), ConfigError);
+  replica.train_step(whole, loader, 0, 0.01f);
+  EXPECT_TRUE(std::isfinite(replica.newest_result().loss));
 }
 
 TEST(ShardedGradientsOf, SendsGradientsInEachTurnAndWeightsOnce) {

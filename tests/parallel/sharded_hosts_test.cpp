@@ -137,14 +137,20 @@ class WithOneBadRow final : public data::Dataset {
 };
 
 TEST(ShardedOnHostsOf, SkippedStepsHaveTheBitsOfOneRank) {
-  SmallRun run = sharded_mlp();
-  run.data = {std::make_shared<WithOneBadRow>(), nullptr};
-  run.options.optimizer = AdamW{.lr = 0.01f};
-  run.options.clip_norm = 0.5f;
-  run.options.on_nonfinite = OnNonfinite::skip;
-  for (const auto& [precision, sharding] : {std::pair(Precision::fp32, Sharding::optimizer),
-                                            std::pair(Precision::bf16, Sharding::optimizer),
-                                            std::pair(Precision::fp32, Sharding::gradients)}) {
+  struct Skipping {
+    SmallRun (*model)();
+    Precision precision;
+    Sharding sharding;
+  };
+  for (const auto& [model, precision, sharding] :
+       {Skipping{&sharded_mlp, Precision::fp32, Sharding::optimizer},
+        Skipping{&sharded_mlp, Precision::bf16, Sharding::optimizer},
+        Skipping{&deep_mlp, Precision::fp32, Sharding::gradients}}) {  // divided
+    SmallRun run = model();
+    run.data = {std::make_shared<WithOneBadRow>(), nullptr};
+    run.options.optimizer = AdamW{.lr = 0.01f};
+    run.options.clip_norm = 0.5f;
+    run.options.on_nonfinite = OnNonfinite::skip;
     run.options.precision = precision;
     run.options.sharding = Sharding::none;
     const TrainSummary alone = of_one_rank(run);
