@@ -27,6 +27,7 @@ void check_images(const Dataset& dataset, const LoaderOptions& options) {
                  dataset.describe(),
                  input.to_string());
   const Augmentation& augmentation = options.augmentation;
+  augmentation.validate();
   if (augmentation.none()) return;
   LOCKSTEP_CHECK(augmentation.resized_crop == 0,
                  ConfigError,

@@ -176,6 +176,20 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
                  o.out_channels,
                  where.file,
                  where.line);
+  const int inits = o.he_normal_init + (o.normal_init > 0.0f) + o.dirac_init + o.whitening;
+  LOCKSTEP_CHECK(inits <= 1,
+                 ConfigError,
+                 "conv2d: of he_normal_init, normal_init, dirac_init and whitening one can hold, "
+                 "got {} (asked for at {}:{})",
+                 inits,
+                 where.file,
+                 where.line);
+  LOCKSTEP_CHECK(!o.whitening || x.id() == model_input(),
+                 ConfigError,
+                 "conv2d: whitening wants the model's input, whose patches its filters are made "
+                 "of, got what another layer made of it (asked for at {}:{})",
+                 where.file,
+                 where.line);
   const std::string path = layer_path(o.name, "conv2d");
   const std::int64_t in = x.shape()[3] / o.groups, k = o.kernel, out = o.out_channels;
   const double fan_in = double(in * k * k), fan_out = double(out * k * k);
@@ -202,6 +216,11 @@ Value Builder::conv2d(Value x, const Conv2dOptions& o, SourceLoc where) {
                                .groups = o.groups,
                                .bias = o.bias};
   return apply(std::make_shared<ops::Conv2d>(attrs), inputs, path, where);
+}
+
+ValueId Builder::model_input() const {
+  const bool normalised = settings_->normalises_input && !graph_.nodes().empty();
+  return normalised ? graph_.nodes()[0].outputs[0] : graph_.input_value(0);
 }
 
 Value Builder::keep_layout(Value from, Value to) {

@@ -21,6 +21,8 @@ struct BuilderSettings {
   std::int64_t micro_batch = 1;
   std::int64_t vocabulary = 0;  ///< tokens of the data, set by trace(); embeddings must hold them
   std::vector<data::EmbeddedColumn> embedded = {};  ///< of the data, set by trace()
+  /// Whether a model is given the input normalised, by the graph's first node; set by trace().
+  bool normalises_input = false;
   Precision precision = Precision::fp32;
   bool soft_targets = false;      ///< in training, targets are data::soft_target()
   bool mirrors = false;           ///< in evaluation, mirror images follow the images: see trace()

@@ -156,6 +156,7 @@ Graph trace(const ModelFunction& model,
   BuilderSettings traced = settings;
   traced.vocabulary = samples.classes;
   traced.embedded = samples.embedded;
+  traced.normalises_input = !samples.scale.empty();
   LOCKSTEP_CHECK(samples.input.dtype != DType::i32 || samples.classes > 0,
                  ConfigError,
                  "data: samples of tokens need to say how many different ones there are");
@@ -248,6 +249,7 @@ Graph trace_prediction(const ModelFunction& model,
   evaluation.mode = Mode::evaluation;
   evaluation.vocabulary = samples.classes;
   evaluation.embedded = samples.embedded;
+  evaluation.normalises_input = !samples.scale.empty();
   Builder nn(graph, evaluation);
   Value x(&graph, graph.add_input(kInputName, batch_of(samples.input, input_samples(evaluation))));
   if (!samples.scale.empty()) x = nn.normalize(x, samples.scale, samples.shift);

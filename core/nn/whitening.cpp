@@ -42,6 +42,19 @@ std::vector<double> seen(const data::SampleSpec& spec, const std::vector<std::by
   return values;
 }
 
+/// Filters of one such value would be NaN, all of them.
+void expect_finite(const std::vector<double>& values,
+                   const data::Dataset& images,
+                   std::int64_t sample) {
+  const auto bad = std::ranges::find_if_not(values, [](double v) { return std::isfinite(v); });
+  LOCKSTEP_CHECK(bad == values.end(),
+                 DataError,
+                 "whitening: sample {} of {} has the value {}, expected finite numbers",
+                 sample,
+                 images.describe(),
+                 *bad);
+}
+
 /// Adds p p^T of every k x k patch p of the image, the upper half; returns how many there are.
 std::int64_t add_patches(const std::vector<double>& image,
                          const Shape& shape,
@@ -62,25 +75,29 @@ std::int64_t add_patches(const std::vector<double>& image,
 Matrix second_moment(const data::Dataset& images,
                      std::int64_t k,
                      std::size_t size,
-                     bool skips_bad) {
+                     bool skips_bad,
+                     const std::function<void()>& looked_at) {
   const data::SampleSpec& spec = images.specs()[images.spec_of(0)];
   std::vector<std::byte> image(spec.input.bytes()), target(spec.target.bytes());
-  const std::int64_t all = images.size(), looked_at = std::min(all, kWhiteningImages);
+  const std::int64_t all = images.size(), count = std::min(all, kWhiteningImages);
   Matrix sum(size);
   std::int64_t patches = 0;
-  for (std::int64_t i = 0; i < looked_at; ++i) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t sample = i * all / count;
     try {
-      images.load(0, i * all / looked_at, image.data(), target.data());
+      images.load(0, sample, image.data(), target.data());
+      const std::vector<double> values = seen(spec, image);
+      expect_finite(values, images, sample);
+      patches += add_patches(values, spec.input.shape, k, sum);
     } catch (const DataError&) {
       if (!skips_bad) throw;
-      continue;
     }
-    patches += add_patches(seen(spec, image), spec.input.shape, k, sum);
+    if (looked_at) looked_at();
   }
   LOCKSTEP_CHECK(patches > 0,
                  DataError,
                  "whitening: none of the {} images that were tried has a patch of {}x{} pixels",
-                 looked_at,
+                 count,
                  k,
                  k);
   for (std::size_t i = 0; i < size; ++i)
@@ -125,7 +142,8 @@ Matrix diagonalise(Matrix& m) {
 
 std::vector<float> whitening_filters(const data::Dataset& images,
                                      const Shape& filters,
-                                     bool skips_bad) {
+                                     bool skips_bad,
+                                     const std::function<void()>& looked_at) {
   const TensorType& input = images.spec().input;
   LOCKSTEP_CHECK(input.shape.rank() == 3 && input.shape[2] == filters[3] &&
                      (input.dtype == DType::u8 || input.dtype == DType::f32),
@@ -136,7 +154,7 @@ std::vector<float> whitening_filters(const data::Dataset& images,
                  input.to_string());
   const auto size = std::size_t(filters[1] * filters[2] * filters[3]);
   LOCKSTEP_ASSERT(filters[1] == filters[2] && std::size_t(filters[0]) == 2 * size);
-  Matrix moment = second_moment(images, filters[1], size, skips_bad);
+  Matrix moment = second_moment(images, filters[1], size, skips_bad, looked_at);
   const Matrix vectors = diagonalise(moment);
   std::vector<std::size_t> order(size);
   std::iota(order.begin(), order.end(), std::size_t{0});

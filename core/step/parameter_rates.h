@@ -39,7 +39,9 @@ std::vector<ParameterRates> parameter_rates(std::span<const Parameter> parameter
                                             const Optimizer& optimizer,
                                             const ParameterRules& rules);
 
-/// The layer of each parameter, from 0, grouped as timm's group_matcher() groups these models. A
+/// The layer of each parameter, from 0. Of ConvNeXt they are those of timm's group_matcher(); a
+/// ViT's final norm is with the head, as in BEiT, where timm has it with the last block;
+/// MobileNetV2's last convolution is a layer of its own, where timm has it with the last block. A
 /// layer is what shares a name up to the first part that is a number ("layer1.0.conv1.weight":
 /// "layer1.0"), or the second of two where that counts blocks (ConvNeXt's "features.1.0"). What
 /// lies between two such blocks (its downsampling) belongs to the one after it. Parameters without

@@ -30,7 +30,9 @@ struct Augmentation {
   int shift = 0;      ///< up to this many pixels in each direction, zeros move in
   bool flip = false;  ///< left to right with probability 1/2
   /// Left to right in every other epoch, half of the samples in the first one (Jordan 2024, arXiv
-  /// 2404.00498, section 3.6): two epochs show both sides of each sample. Not with `flip`.
+  /// 2404.00498, section 3.6): two epochs show both sides of each sample, where each epoch has the
+  /// same ones. Of mixed_sources() and balanced_classes(), whose epochs draw others, it is a plain
+  /// `flip`. Not with `flip`.
   bool alternating_flip = false;
   int crop = 0;  ///< pad by this many zeros on all sides, cut the original size at random
   /// What `shift` and `crop` bring in is the image mirrored at its outermost pixels, instead of
@@ -66,6 +68,9 @@ struct Augmentation {
   }
   /// As parse_augmentation() reads it: "shift:2,flip".
   std::string to_string() const;
+  /// Throws ConfigError: changes that cannot be combined. What parse_augmentation() reads is valid;
+  /// a loader checks what it is given.
+  void validate() const;
 };
 
 /// Reads "none", or a comma-separated list of "shift[:PIXELS]" (2), "flip" or "alternating-flip",

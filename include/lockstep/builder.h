@@ -125,9 +125,10 @@ struct Conv2dOptions {
   /// The first filters, as many as there are channels in, start as the identity of a channel each,
   /// the others as PyTorch's default. Without groups.
   bool dirac_init = false;
-  /// The weights are whitening filters of the training images, which Trainer::fit() computes, and
-  /// are not trained; biases start as 0. Of a model's input, with out_channels = 2 kernel^2
-  /// channels.
+  /// The weights are whitening filters of the training images, which Trainer::fit() and
+  /// Replica::initialise_from() compute, and are not trained; biases start as 0. Of the model's
+  /// input itself, with out_channels = 2 kernel^2 channels. One of the four that say how weights
+  /// start can hold.
   bool whitening = false;
   std::string name = {};
 };
@@ -312,6 +313,8 @@ class Builder {
               SourceLoc where);
   /// `to` has the elements of `from` in the same places: after a flattened image, it is one too.
   Value keep_layout(Value from, Value to);
+  /// What trace() gives a model.
+  ValueId model_input() const;
   Value weight(const std::string& name,
                const Shape& shape,
                const Init& init,

@@ -26,8 +26,8 @@ struct Init {
     /// of a convolution without groups: uniform, but each of the first `in` filters passes a
     /// channel on, being 1 at its middle (torch.nn.init.dirac_ of these)
     dirac,
-    /// of a first convolution: whitening_filters() of the training images, which Trainer::fit()
-    /// puts in; uniform until then
+    /// of a first convolution: whitening_filters() of the training images, which
+    /// Replica::initialise_from() puts in; uniform until then
     whitening
   };
   Kind kind = Kind::constant;

@@ -38,8 +38,9 @@ class Replica {
  public:
   /// Compiles training and evaluation programs for micro-batches of `options`' size and for
   /// each of `tail_sizes` (short last micro-batches, with or without duplicates). Parameters start
-  /// from the seed or from `options.init`, equal on every rank that reads equal files. Throws
-  /// ConfigError, ShapeError, DataError, OutOfMemory.
+  /// from the seed or from `options.init`, equal on every rank that reads equal files; those that
+  /// start from training data wait for initialise_from(). Throws ConfigError, ShapeError,
+  /// DataError, OutOfMemory.
   Replica(RankContext& context,
           const ModelFunction& model,
           const LossFunction& loss,
@@ -47,6 +48,12 @@ class Replica {
           const TrainOptions& options,
           std::vector<std::int64_t> tail_sizes);
   ~Replica();
+
+  /// Parameters that start from training data (Init::Kind::whitening, of Conv2dOptions::whitening)
+  /// start from `training`, except those that `options.init` has loaded; without such parameters
+  /// nothing is done. Before the first train_step(). Rank 0 alone reads samples, and all ranks
+  /// throw its error, as Error: a sample cannot be read, or is not finite. Collective.
+  void initialise_from(const data::Dataset& training);
 
   /// How a global batch is cut; micro_batch is what a Loader's options need.
   const BatchPlan& batch() const;
@@ -65,7 +72,8 @@ class Replica {
   /// also those of all later steps, until resume_updates(). It throws nothing then: see
   /// require_finite(). Throws ConfigError: a micro-batch of the loader has other samples than the
   /// schedule says, images of another size, or is not mixed as TrainOptions::augmentation mixes;
-  /// a loader for training has no LoaderOptions::mirror; or as schedule().
+  /// a loader for training has no LoaderOptions::mirror; a parameter that starts from training data
+  /// has not got it, see initialise_from(); or as schedule().
   ///
   /// Returns the results of steps that are known by now and have not been returned, in order; valid
   /// until the next call. On the CPU that is this step's result, elsewhere the previous step's.

@@ -94,6 +94,7 @@ MeasuredModel measure(Job& job, const ModelFlags& flags, const PlanRequest& requ
                   request.data.train->spec(),
                   options,
                   tail_sizes(measured.batch, size, 0));
+  replica.initialise_from(*request.data.train);
   const Schedule schedule = replica.schedule(batch);
   const std::int64_t steps = flags.warmup + flags.steps;
   TrainingRequests requests({size, batch, steps, options.seed, schedule, schedule});

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/nn/trace.h"
+#include "core/step/parameter_rates.h"
 
 namespace lockstep {
 
@@ -84,8 +85,6 @@ Fingerprint run_settings(const TrainOptions& options,
     settings.emplace_back("clip-value", fmt::format("{}", options.clip_value));
   if (options.clip_agc > 0) settings.emplace_back("clip-agc", fmt::format("{}", options.clip_agc));
   if (options.lr_scaling.on()) settings.emplace_back("lr-scaling", to_string(options.lr_scaling));
-  if (options.layer_decay != 1)
-    settings.emplace_back("layer-decay", fmt::format("{}", options.layer_decay));
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   return settings;
 }
@@ -112,11 +111,11 @@ Fingerprint content_settings(const data::DataSplit& data, const TrainOptions& op
   return settings;
 }
 
-std::string model_hash(const ModelFunction& model,
-                       const LossFunction& loss,
-                       const data::SampleSpec& samples,
-                       const TrainOptions& options,
-                       const BatchPlan& batch) {
+Fingerprint model_settings(const ModelFunction& model,
+                           const LossFunction& loss,
+                           const data::SampleSpec& samples,
+                           const TrainOptions& options,
+                           const BatchPlan& batch) {
   const Graph graph = trace(model,
                             loss,
                             samples,
@@ -130,7 +129,13 @@ std::string model_hash(const ModelFunction& model,
   std::string text;
   for (std::string line; std::getline(lines, line);)
     text += line.substr(0, line.rfind("  # ")) + "\n";
-  return short_hash(text);
+  Fingerprint settings{{"model", short_hash(text)}};
+  if (options.layer_decay != 1) {
+    const std::vector<int> layers = layers_of(graph.parameters());
+    const std::string hash = short_hash(fmt::format("{}", fmt::join(layers, ",")));
+    settings.emplace_back("layer-decay", fmt::format("{}, layers {}", options.layer_decay, hash));
+  }
+  return settings;
 }
 
 }  // namespace lockstep

@@ -12,8 +12,9 @@
 
 namespace lockstep {
 
-/// Everything that decides what a run trains and how it is executed, whatever the number of ranks:
-/// compared across ranks at the start, and kept in checkpoints. `schedule` has its decay_steps.
+/// Everything but the model that decides what a run trains and how it is executed, whatever the
+/// number of ranks: compared across ranks at the start, and kept in checkpoints. `schedule` has its
+/// decay_steps.
 Fingerprint run_settings(const TrainOptions& options,
                          const BatchPlan& batch,
                          std::int64_t steps,
@@ -30,12 +31,14 @@ inline constexpr const char* kDataWritten = "data written";
 /// data cannot be read; where bad samples are skipped, there are none of these settings then.
 Fingerprint content_settings(const data::DataSplit& data, const TrainOptions& options);
 
-/// Hash of the traced graph: operators, attributes and parameters; not of places in source files,
-/// of fusion, or of how batch-norm groups lie on ranks. Throws as trace().
-std::string model_hash(const ModelFunction& model,
-                       const LossFunction& loss,
-                       const data::SampleSpec& samples,
-                       const TrainOptions& options,
-                       const BatchPlan& batch);
+/// What the model decides. "model": hash of the traced graph, its operators, attributes and
+/// parameters; not of places in source files, of fusion, or of how batch-norm groups lie on ranks.
+/// "layer-decay", where it is on: with a hash of layers_of(), since a program that groups a model's
+/// parameters in another way trains them at other rates. Throws as trace().
+Fingerprint model_settings(const ModelFunction& model,
+                           const LossFunction& loss,
+                           const data::SampleSpec& samples,
+                           const TrainOptions& options,
+                           const BatchPlan& batch);
 
 }  // namespace lockstep

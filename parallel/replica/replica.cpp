@@ -2,6 +2,7 @@
 #include "lockstep/replica.h"
 
 #include <exception>
+#include <fmt/format.h>
 
 #include "core/base/sha256.h"
 #include "core/io/weights.h"
@@ -72,12 +73,20 @@ void Replica::compile_for_evaluation(std::int64_t samples) {
   state_->compile_for_evaluation(samples);
 }
 
+void Replica::initialise_from(const data::Dataset& training) { state_->initialise_from(training); }
+
 void Replica::lend_memory(data::LoaderOptions& options) const { state_->lend_memory(options); }
 
 std::span<const StepResult> Replica::train_step(const Schedule& schedule,
                                                 data::Loader& loader,
                                                 std::int64_t step,
                                                 float lr) {
+  if (const auto& missing = state_->from_training_data; !missing.empty())
+    throw ConfigError(
+        fmt::format("replica: {} starts from the training images, and has not got them",
+                    missing.front()),
+        "call initialise_from() with the training data before the first step, or load weights "
+        "with `init`");
   return state_->train_step(schedule, loader, step, lr);
 }
 

@@ -46,6 +46,7 @@ void ReplicaState::restore(const std::string& checkpoint) {
   if (begins_average) saved.arrays.pop_back();
   lockstep::restore(saved, checkpoint);
   weights_are_whole_ = true;
+  from_training_data.clear();
   if (begins_average) parts.average.begin();
   programs.packed().invalidate();
   resume_updates();

@@ -52,6 +52,8 @@ void ReplicaState::initialise_parameters() {
     context.backend().copy_to_device(programs.parameters() + programs.space().of(int(i)).offset,
                                      values.data(),
                                      values.size() * sizeof(float));
+    if (graph.parameters()[i].init.kind == Init::Kind::whitening)
+      from_training_data.push_back(graph.parameters()[i].name);
   }
   load_initial_weights();
   parts.average.begin();
@@ -71,26 +73,28 @@ void ReplicaState::load_initial_weights() {
     context.backend().copy_to_device(programs.parameters() + programs.space().of(int(at)).offset,
                                      tensor.values.data(),
                                      tensor.values.size() * sizeof(float));
+    std::erase(from_training_data, tensor.parameter.name);
   }
 }
 
 void ReplicaState::initialise_from(const data::Dataset& training) {
+  if (from_training_data.empty()) return;
   const std::vector<Parameter>& all = programs.graph().parameters();
-  const NamePatterns fresh("`init_skip`", options.init_skip);
-  bool whitens = false;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].init.kind != Init::Kind::whitening) continue;
-    if (!options.init.empty() && !fresh.match(all[i].name)) continue;
+  for (const std::string& name : from_training_data) {
+    const auto at = std::ranges::find(all, name, &Parameter::name) - all.begin();
     const std::string filters = text_of_rank_0(context.communicator(), [&] {
-      const auto values = whitening_filters(training, all[i].shape, options.skip_bad_samples);
+      const auto values =
+          whitening_filters(training, all[std::size_t(at)].shape, options.skip_bad_samples, [&] {
+            context.position().tick();
+          });
       return std::string(reinterpret_cast<const char*>(values.data()),
                          values.size() * sizeof(float));
     });
-    context.backend().copy_to_device(
-        programs.parameters() + programs.space().of(int(i)).offset, filters.data(), filters.size());
-    whitens = true;
+    context.backend().copy_to_device(programs.parameters() + programs.space().of(int(at)).offset,
+                                     filters.data(),
+                                     filters.size());
   }
-  if (!whitens) return;
+  from_training_data.clear();
   parts.average.begin();
   programs.packed().invalidate();
 }

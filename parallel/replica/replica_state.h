@@ -50,9 +50,7 @@ class ReplicaState {
                const BatchPlan& batch,
                std::vector<std::int64_t> tail_sizes);
 
-  /// Parameters that start from training data (Init::Kind::whitening) start from `training`, unless
-  /// `options.init` named a file with them. Before the first step of a run. Rank 0 alone reads
-  /// samples; throws on all ranks what it throws. Collective.
+  /// See Replica::initialise_from().
   void initialise_from(const data::Dataset& training);
   void lend_memory(data::LoaderOptions& loading) const;
   void compile_for_evaluation(std::int64_t samples);
@@ -108,6 +106,8 @@ class ReplicaState {
   ProgramSet programs;
   ReplicaParts parts;
   std::optional<io::LoadReport> initial_weights;  // where TrainOptions::init named a file
+  /// Parameters that wait for initialise_from(): neither loaded nor restored.
+  std::vector<std::string> from_training_data;
   DeviceTimer device_timer;
   /// Of a GPU, with everything made that a step needs; see context_part().
   std::optional<std::uint64_t> context_bytes;

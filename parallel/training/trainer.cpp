@@ -60,7 +60,7 @@ class Trainer::State {
     start_ = find_resume_point(context_.communicator(), options_.checkpoint);
     if (start_) check_start(*data.train);
     build(data);
-    if (!start_) ReplicaState::of(*replica_).initialise_from(*data.train);
+    if (!start_) replica_->initialise_from(*data.train);
     return TrainingRun({.context = context_,
                         .replica = *replica_,
                         .options = options_,
@@ -107,8 +107,8 @@ class Trainer::State {
   void agree_on_settings(const data::DataSplit& data) {
     settings_ =
         run_settings(options_, batch_, steps_, schedule_, data, context_.backend().device_class());
-    settings_.emplace_back("model",
-                           model_hash(model_, loss_, data.train->spec(), options_, batch_));
+    for (auto& setting : model_settings(model_, loss_, data.train->spec(), options_, batch_))
+      settings_.push_back(std::move(setting));
     if (options_.distillation.on())
       settings_.emplace_back("teacher", teacher_sha256(options_, data.train->spec()).substr(0, 16));
     compare_fingerprints(context_.communicator(), settings_);

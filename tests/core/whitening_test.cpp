@@ -24,10 +24,11 @@ constexpr double kEps = 5e-4;
 const Shape kFilters{2 * std::int64_t(kSize), kKernel, kKernel, kChannels};
 
 /// Smooth noise whose channels hang together, as those of photographs do. Every image from `bad` on
-/// cannot be read.
+/// cannot be read, and one may be infinite.
 class Clouds final : public data::Dataset {
  public:
-  explicit Clouds(DType type = DType::u8, std::int64_t bad = 1000) : bad_(bad) {
+  explicit Clouds(DType type = DType::u8, std::int64_t bad = 1000, std::int64_t infinite = -1)
+      : bad_(bad), infinite_(infinite) {
     spec_.input = {{kSide, kSide, kChannels}, type};
     spec_.target = {{}, DType::i32};
     spec_.scale = {1 / 64.0f, 1 / 60.0f, 1 / 70.0f};
@@ -44,7 +45,7 @@ class Clouds final : public data::Dataset {
       if (spec_.input.dtype == DType::u8) {
         input[i] = std::byte(value);
       } else {
-        const float number = value;
+        const float number = index == infinite_ ? INFINITY : value;
         std::memcpy(input + i * sizeof number, &number, sizeof number);
       }
     }
@@ -55,7 +56,7 @@ class Clouds final : public data::Dataset {
   std::uint64_t fingerprint() const override { return 1; }
 
  private:
-  std::int64_t bad_;
+  std::int64_t bad_, infinite_;
   data::SampleSpec spec_;
 };
 
@@ -142,9 +143,38 @@ TEST(Whitening, WantsImagesAndTwiceAsManyFiltersAsAPatchHasValues) {
   };
   EXPECT_THROW(first_of({.out_channels = 12, .kernel = 2, .whitening = true}), ShapeError);
   EXPECT_THROW(first_of({.out_channels = 24, .groups = 3, .dirac_init = true}), ConfigError);
+  EXPECT_THROW(first_of({.out_channels = 24, .kernel = 2, .dirac_init = true, .whitening = true}),
+               ConfigError);
+  EXPECT_THROW(first_of({.out_channels = 24, .he_normal_init = true, .dirac_init = true}),
+               ConfigError);
+  // Of the model's input itself, normalised by the data's scale or not.
+  EXPECT_THROW(trace_classifier(
+                   [](Builder& nn, Value x) {
+                     x = nn.conv2d(nn.relu(x),
+                                   {.out_channels = 24, .kernel = 2, .whitening = true});
+                     return nn.linear(nn.flatten(x), {.out_features = 4});
+                   },
+                   {kSide, kSide, kChannels},
+                   4,
+                   2),
+               ConfigError);
   const Graph graph = first_of({.out_channels = 24, .kernel = 2, .whitening = true});
   EXPECT_TRUE(graph.parameters()[0].frozen);
   EXPECT_FALSE(graph.parameters()[1].frozen);
+}
+
+TEST(Whitening, NamesASampleThatIsNotFiniteAndTellsOfEachImage) {
+  const Clouds clouds(DType::f32, 1000, 9);
+  try {
+    whitening_filters(clouds, kFilters, false);
+    FAIL() << "expected a DataError";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("sample 9 of clouds has the value inf"));
+  }
+  int looked_at = 0;
+  const auto count = [&] { ++looked_at; };
+  EXPECT_EQ(std::ssize(whitening_filters(clouds, kFilters, true, count)), kFilters.elems());
+  EXPECT_EQ(looked_at, 64);
 }
 
 // torch.nn.init.dirac_ of the first filters; the others are uniform(+-1 / sqrt(fan_in)).

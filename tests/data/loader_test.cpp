@@ -258,6 +258,12 @@ TEST(Loader, RefusesOptionsOutOfRange) {
               HasSubstr("flip needs images, u8[H, W, C], but numbers has samples of f32[1]"));
   EXPECT_THAT(error({.augmentation = {.shift = 28}}, glyphs(10, 1).train),
               HasSubstr("shift:28 could move an image of u8[28, 28, 1] out of sight"));
+  // Made in code, where parse_augmentation() has not looked at it.
+  EXPECT_THAT(
+      error({.augmentation = {.flip = true, .alternating_flip = true}}, glyphs(10, 1).train),
+      HasSubstr("'flip' and 'alternating-flip' cannot be combined"));
+  EXPECT_THAT(error({.augmentation = {.reflect = true}}, glyphs(10, 1).train),
+              HasSubstr("'reflect' has neither"));
 }
 
 TEST(ReducedDataset, HasTheOthersInOrder) {

@@ -6,6 +6,7 @@
 #include "core/base/random.h"
 #include "core/base/utf8.h"
 #include "core/data/bpe/pre_tokenizer.h"
+#include "core/io/tokenizer/tokenize.h"
 #include "lockstep/error.h"
 #include "tests/data/tokenizer_fixture.h"
 
@@ -120,6 +121,38 @@ TEST_F(WordPatterns, SmallReadsGiveTheTokensOfTheWholeText) {
   check_small_reads(io::read_tokenizer(kGoldens + "spaced.json"), "spaced");
 }
 
+// As files made of cl100k_base have it.
+TEST_F(WordPatterns, ASplitThatRemovesWhatNoMatchCoversCutsAlike) {
+  nlohmann::json file = file_with("llama3");
+  nlohmann::json& split = file["pre_tokenizer"]["pretokenizers"][0];
+  split["behavior"] = "Removed";
+  split["invert"] = true;
+  const Tokenizer removing = io::parse_tokenizer(file.dump(), "cl100k");
+  EXPECT_EQ(removing.pairs().pattern, WordPattern::llama3);
+  EXPECT_EQ(removing.fingerprint(), tokenizer_with("llama3").fingerprint());
+}
+
+// More than a word may have.
+TEST_F(WordPatterns, DigitsThatAreWordsOfTheirOwnMayBeAnyNumber) {
+  const std::string file = write("digits.txt", std::string(data::kMaxWordBytes + 1000, '7'));
+  const auto tokens_with = [&](const char* part) {
+    io::write_tokens(io::whole_texts({file}), tokenizer_with(part), path("t.bin"), {});
+    return tokens_of(path("t.bin")).size();
+  };
+  EXPECT_EQ(tokens_with("digits"), data::kMaxWordBytes + 1000);
+  EXPECT_EQ(tokens_with("qwen2"), data::kMaxWordBytes + 1000);
+}
+
+// Signs, each followed by one that Digits takes for a digit: 2^20 words. Looking at all that
+// follows for each of them would take hours.
+TEST_F(WordPatterns, SignsAndDigitsThatTakeTurnsAreLookedAtOnce) {
+  std::string text;
+  for (int i = 0; i < 1 << 19; ++i) text += "!\U00011DE0";
+  std::size_t words = 0;
+  for (std::size_t at = 0; at < text.size(); ++words) at = word_end(text, at, WordPattern::digits);
+  EXPECT_EQ(words, std::size_t{1} << 20);
+}
+
 TEST_F(WordPatterns, NameWhatIsNotSupported) {
   using Json = nlohmann::json;
   const Json parts = Json::parse(golden("parts.json"));
@@ -141,7 +174,7 @@ TEST_F(WordPatterns, NameWhatIsNotSupported) {
   EXPECT_THAT(part_error("llama3", [](Json& p) { p[0]["behavior"] = "Removed"; }),
               HasSubstr("other than 'Isolated'"));
   EXPECT_THAT(part_error("llama3", [](Json& p) { p[0]["invert"] = true; }),
-              HasSubstr("not inverted"));
+              HasSubstr("'Removed' and inverted"));
   EXPECT_THAT(part_error("llama3", [](Json& p) { p[1]["use_regex"] = true; }),
               HasSubstr("with its own pattern (use_regex) after Split is not supported"));
   EXPECT_THAT(part_error("llama3", [](Json& p) { p[1]["add_prefix_space"] = true; }),

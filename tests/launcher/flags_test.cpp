@@ -239,6 +239,12 @@ TEST(Flags, Contradictions) {
   EXPECT_THAT(flag_error({"--image-size=32"}), HasSubstr("--image-size cannot be combined"));
   EXPECT_THAT(flag_error({"--max-pixels=32"}), HasSubstr("--max-pixels cannot be combined"));
   EXPECT_THAT(flag_error({"--augment=resized-crop"}), HasSubstr("resized-crop needs"));
+  // Another image stands at each place of every epoch.
+  const Arguments alternates{"--data=images:x", "--augment=alternating-flip"};
+  EXPECT_EQ(flag_error(alternates), "no error");
+  for (const char* mixes : {"--balance=classes", "--more-data=packed:x"})
+    EXPECT_THAT(flag_error({alternates[0], alternates[1], mixes}),
+                HasSubstr("alternating-flip wants each image once an epoch"));
   EXPECT_THAT(flag_error({"--data=images:x", "--augment=resized-crop:2"}),
               HasSubstr("expected a share of 0.001 to 1"));
   EXPECT_THAT(flag_error({"--global-batch=16", "--micro-batch=32"}),

@@ -13,6 +13,7 @@
 
 #include "core/io/checkpoint.h"
 #include "lockstep/error.h"
+#include "parallel/batch/run_settings.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"
@@ -266,6 +267,42 @@ TEST(Resume, ClippingAndScaledRatesAreCompared) {
   EXPECT_THAT(refusal([](TrainOptions& o) { o.clip_agc = 0.5f; }), HasSubstr("clip-agc"));
   EXPECT_THAT(refusal([](TrainOptions& o) { o.lr_scaling.reference_batch = 64; }),
               HasSubstr("lr-scaling"));
+}
+
+// A version that groups a model's parameters in another way would train on at other rates.
+TEST(Resume, OtherLayersOfLayerDecayAreRefusedUnlessAllowed) {
+  SmallRun run = resnet();
+  run.options.layer_decay = 0.5f;
+  const Fingerprint now = model_settings(run.model,
+                                         softmax_cross_entropy,
+                                         run.data.train->spec(),
+                                         run.options,
+                                         plan_batch(run.options, 1));
+  ASSERT_EQ(now.size(), 2u);
+  EXPECT_EQ(now[1].first, "layer-decay");
+  ResumePoint point;
+  point.state.settings = {now.begin(), now.end()};
+  check_settings(point, now, run.options, *run.data.train);
+  EXPECT_TRUE(point.record.overridden.empty());
+  // What a checkpoint had before the layers were compared.
+  point.state.settings[1].second = "0.5";
+  try {
+    check_settings(point, now, run.options, *run.data.train);
+    ADD_FAILURE() << "other layers were taken";
+  } catch (const OtherSettings& error) {
+    EXPECT_THAT(error.what(), HasSubstr("layer-decay 0.5 then, 0.5, layers "));
+  }
+  run.options.checkpoint.resume_override = true;
+  check_settings(point, now, run.options, *run.data.train);
+  EXPECT_EQ(point.record.overridden.size(), 1u);
+  run.options.layer_decay = 1;
+  EXPECT_EQ(model_settings(run.model,
+                           softmax_cross_entropy,
+                           run.data.train->spec(),
+                           run.options,
+                           plan_batch(run.options, 1))
+                .size(),
+            1u);
 }
 
 // As a checkpoint of a version that embedded no column.

@@ -18,9 +18,14 @@ from cubin import cubins
 
 ARCHITECTURE = 90
 SKIPPED = 77
-# Read off what ptxas makes of griddepcontrol.wait and .launch_dependents, and of accesses to global memory.
+# Read off what ptxas makes of griddepcontrol.wait and .launch_dependents, and of accesses to global memory: STG, and
+# ATOMG and REDG of integers, of floats and by comparison; LD, ST and ATOM of addresses that may be in it. ATOMS, which
+# changes shared memory alone, may come first.
 WAIT, TRIGGER = 0x82E, 0x82D
-ACCESSES = {sass.LDG: "reads", sass.LDGSTS: "reads", 0x986: "writes"}
+READS = (sass.LDG, sass.LDGSTS, 0x980)
+CHANGES = (0x9A8, 0x9A3, 0x3A9, 0x98E, 0x9A6, 0x98A, 0x9A2, 0x38B)
+ACCESSES = ({opcode: "reads" for opcode in READS} | {0x986: "writes", 0x985: "writes"}
+            | {opcode: "changes" for opcode in CHANGES})
 BRANCHES = (sass.BRA, sass.EXIT, sass.RET)
 
 

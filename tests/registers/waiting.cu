@@ -23,6 +23,36 @@ __global__ void late_kernel(float* y, const volatile float* x) {
   wait();
   y[threadIdx.x] = read;
 }
+__global__ void counting_kernel(int* count) {
+  atomicAdd(count, int(threadIdx.x));
+  wait();
+}
+__global__ void swapping_kernel(int* state, int* was) {
+  const int before = atomicCAS(state, 1, 2);
+  wait();
+  was[threadIdx.x] = before;
+}
+/// Whose addresses are in shared memory or in global memory.
+__global__ void either_reads_kernel(int* y, int* x, int count) {
+  extern __shared__ int shared[];
+  const volatile int* from = count + int(threadIdx.x) > 3 ? x : shared;
+  const int read = *from;
+  wait();
+  y[threadIdx.x] = read;
+}
+__global__ void either_writes_kernel(int* y, int count) {
+  extern __shared__ int shared[];
+  volatile int* to = count + int(threadIdx.x) > 3 ? y : shared;
+  *to = count;
+  wait();
+}
+/// May stay: what it changes is the block's own.
+__global__ void shared_kernel(int* y) {
+  __shared__ int count;
+  const int before = atomicCAS(&count, 1, 2);
+  wait();
+  y[threadIdx.x] = before;
+}
 __global__ void some_kernel(float* y, const float* x, int count) {
   if (int(threadIdx.x) >= count) return;
   wait();

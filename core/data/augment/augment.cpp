@@ -208,6 +208,17 @@ std::string Augmentation::to_string() const {
   return text.empty() ? "none" : text.substr(1);
 }
 
+void Augmentation::validate() const {
+  LOCKSTEP_CHECK(!(flip && alternating_flip),
+                 ConfigError,
+                 "`augment`: 'flip' and 'alternating-flip' cannot be combined, got '{}'",
+                 to_string());
+  LOCKSTEP_CHECK(!reflect || shift > 0 || crop > 0,
+                 ConfigError,
+                 "`augment`: 'reflect' says what 'shift' and 'crop' bring in, and '{}' has neither",
+                 to_string());
+}
+
 Augmentation parse_augmentation(std::string_view text) {
   Augmentation result;
   if (text == "none") return result;
@@ -216,14 +227,7 @@ Augmentation parse_augmentation(std::string_view text) {
     add(item_of(text.substr(begin, end - begin)), result);
     begin = end + 1;
   }
-  LOCKSTEP_CHECK(!(result.flip && result.alternating_flip),
-                 ConfigError,
-                 "`augment`: 'flip' and 'alternating-flip' cannot be combined, got '{}'",
-                 as_written(text));
-  LOCKSTEP_CHECK(!result.reflect || result.shift > 0 || result.crop > 0,
-                 ConfigError,
-                 "`augment`: 'reflect' says what 'shift' and 'crop' bring in, and '{}' has neither",
-                 as_written(text));
+  result.validate();
   return result;
 }
 

@@ -43,9 +43,9 @@ struct Run {
 Run run_from(std::string_view text,
              std::size_t at,
              CharacterClass kind,
-             std::size_t most = kNoLimit) {
+             std::size_t max_count = kNoLimit) {
   Run run{at, at};
-  for (; run.end < text.size() && most > 0; --most) {
+  for (; run.end < text.size() && max_count > 0; --max_count) {
     const ClassifiedCharacter next = character_at(text, run.end);
     if (next.kind != kind) break;
     run.last = run.end;
@@ -102,34 +102,44 @@ std::size_t gpt2_end(std::string_view text, std::size_t at) {
   return spaces.end < text.size() && spaces.last > at ? spaces.last : spaces.end;
 }
 
+/// Where the run of `kind` ends that goes through `at`, without what is_apart(): a character is
+/// looked at once, also where signs and such characters take turns.
+std::size_t run_end_between_digits(std::string_view text, std::size_t at, CharacterClass kind) {
+  while (at < text.size()) {
+    const ClassifiedCharacter next = character_at(text, at);
+    if (next.kind != kind || is_apart(text, at, next)) break;
+    at += next.bytes;
+  }
+  return at;
+}
+
 /// GPT-2's pattern in what lies between digits.
 std::size_t digits_end(std::string_view text, std::size_t at) {
   const ClassifiedCharacter first = character_at(text, at);
   if (is_apart(text, at, first)) return at + first.bytes;
-  // How a word ends depends on what follows it where it is white space, or signs among which are
-  // characters that Digits alone takes for digits.
-  std::size_t end = gpt2_end(text, at);
-  if (first.kind == CharacterClass::space) {
-    const Run spaces = run_from(text, at, CharacterClass::space);
-    if (spaces.end < text.size() && is_apart(text, spaces.end, character_at(text, spaces.end)))
-      return spaces.end;
+  if (text[at] == '\'')
+    if (const std::size_t bytes = contraction(text, at); bytes > 0) return at + bytes;
+  if (first.kind != CharacterClass::space)
+    return run_end_between_digits(text, at + first.bytes, first.kind);
+  if (text[at] == ' ' && at + 1 < text.size()) {
+    const ClassifiedCharacter next = character_at(text, at + 1);
+    if (next.kind != CharacterClass::space && !is_apart(text, at + 1, next))
+      return run_end_between_digits(text, at + 1 + next.bytes, next.kind);
   }
-  for (std::size_t next = at; next < end;) {
-    const ClassifiedCharacter character = character_at(text, next);
-    if (is_apart(text, next, character)) return next;
-    next += character.bytes;
-  }
-  return end;
+  const Run spaces = run_from(text, at, CharacterClass::space);
+  if (spaces.end == text.size() || spaces.last == at) return spaces.end;
+  // The last of several spaces before a word is left to it, and digits are none.
+  return is_apart(text, spaces.end, character_at(text, spaces.end)) ? spaces.end : spaces.last;
 }
 
 /// Llama 3's pattern, with so many digits in a word.
-std::size_t llama_end(std::string_view text, std::size_t at, std::size_t most_digits) {
+std::size_t llama_end(std::string_view text, std::size_t at, std::size_t max_digits) {
   if (text[at] == '\'')
     if (const std::size_t bytes = contraction_of_any_case(text, at); bytes > 0) return at + bytes;
   const ClassifiedCharacter first = character_at(text, at);
   const std::size_t second_at = at + first.bytes;
   if (first.kind == CharacterClass::letter) return run_from(text, second_at, first.kind).end;
-  if (first.kind == CharacterClass::number) return run_from(text, at, first.kind, most_digits).end;
+  if (first.kind == CharacterClass::number) return run_from(text, at, first.kind, max_digits).end;
   const bool has_second = second_at < text.size();
   const CharacterClass second =
       has_second ? character_at(text, second_at).kind : CharacterClass::space;
@@ -154,6 +164,8 @@ bool is_cut(const Neighbour& before, const Neighbour& after, WordPattern pattern
   const bool breaks_end_words = pattern == WordPattern::llama3 || pattern == WordPattern::qwen2;
   if (before.kind == CharacterClass::space)
     return breaks_end_words && before.is_line_break && after.kind != CharacterClass::space;
+  if (before.kind == CharacterClass::number && after.kind == CharacterClass::number)
+    return pattern == WordPattern::digits || pattern == WordPattern::qwen2;
   const bool is_sign = before.kind == CharacterClass::other;
   if (after.kind == CharacterClass::space)
     return !(breaks_end_words && is_sign && after.is_line_break);

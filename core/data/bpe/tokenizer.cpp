@@ -47,8 +47,8 @@ std::optional<std::int32_t> Tokenizer::find(std::string_view text) const {
 }
 
 std::optional<std::int32_t> Tokenizer::end_of_text() const {
-  const auto end = find("<|endoftext|>");
-  return end ? end : find("<|end_of_text|>");
+  const auto end = find(kEndOfText);
+  return end ? end : find(kLlamaEndOfText);
 }
 
 const BytePairs& Tokenizer::pairs() const { return model_->pairs(); }

@@ -13,6 +13,10 @@
 
 namespace lockstep::data {
 
+/// GPT-2's token between documents, which a tokenizer that is trained has, too; and Llama 3's.
+inline constexpr const char* kEndOfText = "<|endoftext|>";
+inline constexpr const char* kLlamaEndOfText = "<|end_of_text|>";
+
 /// Where an added token lies in a text.
 struct AddedPlace {
   std::size_t begin = std::string_view::npos, end = std::string_view::npos;

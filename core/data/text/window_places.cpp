@@ -55,7 +55,8 @@ class DocumentPlaces final : public WindowPlaces {
     LOCKSTEP_CHECK(sequence.end_of_text.has_value(),
                    ConfigError,
                    "data: {}: the file does not say which token ends a document, as files of "
-                   "`lockstep tokenize` do, and no tokenizer with <|endoftext|> is known",
+                   "`lockstep tokenize` do, and no tokenizer with <|endoftext|> or "
+                   "<|end_of_text|> is known",
                    as_written(sequence.description));
     find_documents(sequence);
     LOCKSTEP_CHECK(!firsts_.empty(),

@@ -39,9 +39,11 @@ WordPattern pattern_of_split(const json& split, const std::string& where) {
   if (!regex.is_string())
     refuse_tokenizer(where, "a Split pre-tokenizer without a regular expression ('Regex') is");
   const json& behavior = member(split, "behavior");
-  if (!behavior.is_string() || behavior.get_ref<const std::string&>() != "Isolated" ||
-      !is_off(split, "invert"))
-    refuse_tokenizer(where, "a Split pre-tokenizer other than 'Isolated' and not inverted is");
+  // To remove what no match covers cuts alike: the known patterns cover every text.
+  const char* const cuts = is_off(split, "invert") ? "Isolated" : "Removed";
+  if (!behavior.is_string() || behavior.get_ref<const std::string&>() != cuts)
+    refuse_tokenizer(where,
+                     "a Split pre-tokenizer other than 'Isolated', or 'Removed' and inverted, is");
   const auto& text = regex.get_ref<const std::string&>();
   const auto found = data::pattern_of_text(text);
   if (!found)

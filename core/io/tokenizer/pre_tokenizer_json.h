@@ -12,6 +12,7 @@ namespace lockstep::io {
 ///   ByteLevel,                                    GPT-2's pattern
 ///   Digits(individual_digits), ByteLevel          the same between digits
 ///   Split(a known pattern, Isolated), ByteLevel(use_regex=false)
+///   Split(a known pattern, Removed, invert), ByteLevel(use_regex=false)    the same cuts
 /// where several are a Sequence. `where` names the file. Throws DataError naming what is not
 /// supported.
 void read_pre_tokenizer(const nlohmann::json& part,

@@ -9,6 +9,7 @@
 #include "core/base/parameter_names.h"
 #include "core/data/bpe/bpe_trainer.h"
 #include "core/data/bpe/token_encoder.h"
+#include "core/data/bpe/tokenizer_model.h"
 #include "core/io/tokenizer/ordered_pool.h"
 #include "core/io/tokenizer/token_file_writer.h"
 #include "core/io/tokenizer/tokenizer_file.h"
@@ -123,7 +124,7 @@ TextSplit split_texts(const std::vector<std::string>& files, double fraction) {
 data::Tokenizer train_tokenizer(const std::vector<TextRange>& texts,
                                 std::int64_t vocabulary,
                                 const TokenizeOptions& options) {
-  const std::vector<data::AddedToken> added{{.text = kEndOfText}};
+  const std::vector<data::AddedToken> added{{.text = data::kEndOfText}};
   const data::AddedTokens tokens(added);
   data::WordCounts words;
   for_each_block(
@@ -135,7 +136,7 @@ data::Tokenizer train_tokenizer(const std::vector<TextRange>& texts,
         for (const TextBlock::Span& span : block.spans)
           words.add(std::string_view(block.text).substr(span.begin, span.end - span.begin), added);
       });
-  return data::Tokenizer(data::train_byte_pairs(words, vocabulary, {kEndOfText}));
+  return data::Tokenizer(data::train_byte_pairs(words, vocabulary, {data::kEndOfText}));
 }
 
 std::int64_t write_tokens(const std::vector<TextRange>& texts,

@@ -11,6 +11,7 @@
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
 #include "core/data/bpe/byte_alphabet.h"
+#include "core/data/bpe/tokenizer_model.h"
 #include "core/data/input_file.h"
 #include "core/io/strict_json.h"
 #include "core/io/tokenizer/json_members.h"
@@ -298,9 +299,9 @@ data::Tokenizer parse_vocabulary(std::string_view vocabulary_json,
       vocabulary_json, vocabulary_file, 2, kBytesOfMemory * vocabulary_json.size());
   Builder builder(vocabulary_file);
   builder.allow(vocabulary.size());
-  if (vocabulary.is_object() && vocabulary.contains(kEndOfText))
-    builder.add_special(
-        {.text = kEndOfText, .id = builder.number_of(vocabulary[kEndOfText], kEndOfText)});
+  if (vocabulary.is_object() && vocabulary.contains(data::kEndOfText))
+    builder.add_special({.text = data::kEndOfText,
+                         .id = builder.number_of(vocabulary[data::kEndOfText], data::kEndOfText)});
   builder.read_vocabulary(vocabulary, "the vocabulary");
   std::size_t line = 0;
   while (!merges.empty()) {

@@ -8,9 +8,6 @@
 
 namespace lockstep::io {
 
-/// GPT-2's token between documents, which a tokenizer that is trained has, too.
-inline constexpr const char* kEndOfText = "<|endoftext|>";
-
 /// The text of tokenizer.json, which Hugging Face's tokenizers reads. Reading it gives an equal
 /// tokenizer.
 std::string to_json(const data::Tokenizer& tokenizer);

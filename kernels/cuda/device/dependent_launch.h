@@ -26,9 +26,11 @@
 //     which waits for no other rank. NCCL's kernels, which do, never trigger before they end.
 //
 // Libraries' kernels, copies and fills, which launch() does not launch, have no such attribute, and
-// wait for all of what came before them; where a library itself asks for it, its kernel waits as
-// own ones do. After a copy, a fill or a wait for an event a dependent launch is an ordinary
-// one.
+// wait for all of what came before them. Own kernels trigger whatever the switch says: where a
+// library itself asks for a dependent launch, its kernel may be placed earlier in default runs as
+// well, and waits on the device as own ones do. NCCL asks only for its symmetric collectives, which
+// need windows registered with the communicator, and Lockstep registers none. After a copy, a fill
+// or a wait for an event a dependent launch is an ordinary one.
 //
 // A capture turns the attribute into a programmatic edge of the graph
 // (cudaGraphKernelNodePortProgrammatic), which connects two kernels. What such an edge means in

@@ -16,6 +16,9 @@ using data::Missing;
 using data::Task;
 
 constexpr const char* kOfData = "data content";
+/// The flip follows a sample's place in the epoch.
+constexpr const char* kAlternates =
+    "alternating-flip wants each image once an epoch, and here an epoch draws other ones; use flip";
 
 char to_separator(const std::string& text) {
   if (text == "auto") return '\0';
@@ -312,7 +315,17 @@ void add_data_settings(std::vector<Setting>& table) {
              [](const TrainFlags& flags, std::string_view text) {
                return has_image_files(flags.data) || text.find("resized-crop") == text.npos;
              },
-             "resized-crop needs images:DIR, packed:FILE or webdataset:PATH"});
+             "resized-crop needs images:DIR, packed:FILE or webdataset:PATH"})
+      .when({"more-data",
+             [](const TrainFlags& flags, std::string_view text) {
+               return flags.more_data.empty() || text.find("alternating-flip") == text.npos;
+             },
+             kAlternates})
+      .when({"balance",
+             [](const TrainFlags& flags, std::string_view text) {
+               return !flags.balance_classes || text.find("alternating-flip") == text.npos;
+             },
+             kAlternates});
   rows.whole(
           "repeated-augmentation",
           LOCKSTEP_AT(options.repeated_augmentation),

@@ -37,6 +37,7 @@ def write() -> None:
             "split_unknown": cut({**SPLIT, "pattern": {"Regex": "a|b"}}, NO_PATTERN),
             "split_text": cut({**SPLIT, "pattern": {"String": " "}}, NO_PATTERN),
             "split_removed": cut({**SPLIT, "behavior": "Removed"}, NO_PATTERN),
+            "split_inverted": cut({**SPLIT, "behavior": "Removed", "invert": True}, NO_PATTERN),
             "split_twice": cut(SPLIT, LEVEL), "no_parts": cut(), "three_parts": cut(DIGITS, SPLIT, NO_PATTERN),
             "prefix": {**GOOD, "pre_tokenizer": {**LEVEL, "add_prefix_space": True}},
             "normalized": {**GOOD, "added_tokens": [ADDED, {**ADDED, "id": 9, "content": "東", "normalized": True}]},
