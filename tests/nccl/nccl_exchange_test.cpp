@@ -157,7 +157,9 @@ void expect_weights_from_owners(Communicator& host, int per_host) {
   OnDevice<float> flat(gradients), weights(all);
   GradientExchange exchange(
       device(), *nccl, Reduction::reproducible, space.buckets, flat.data(), nccl->size());
-  OwnerExchange owners(device(), *nccl, exchange.gather_communicators(), space, flat.data());
+  const GradientSpace places(space);
+  OwnerExchange owners(
+      device(), *nccl, exchange.gather_communicators(), space, flat.data(), places);
   int step = 0;
   for (const StreamMode mode : {StreamMode::at_once, StreamMode::late, StreamMode::others_first})
     for (const bool rounds : {false, true}) {
