@@ -215,12 +215,14 @@ std::uint64_t BlockRun::warp_operation(
     WarpOperation operation, unsigned mask, std::uint64_t bits, int source, const Site& site) {
   watched = false;
   Thread& thread = threads_[std::size_t(progress.thread)];
-  if ((mask >> (progress.thread % kWarpLanes) & 1) == 0)
-    fail(cudaErrorLaunchFailure,
-         fmt::format("divergent warp: lane {} calls at {} with mask {:#010x}, which lacks it",
-                     progress.thread % kWarpLanes,
-                     text_of(site),
-                     mask));
+  if ((mask >> (progress.thread % kWarpLanes) & 1) == 0) {
+    std::string text =
+        fmt::format("divergent warp: lane {} calls at {} with mask {:#010x}, which lacks it",
+                    progress.thread % kWarpLanes,
+                    text_of(site),
+                    mask);
+    fail(cudaErrorLaunchFailure, std::move(text));
+  }
   thread.operation = operation;
   thread.mask = mask;
   thread.bits = bits;
@@ -233,18 +235,22 @@ bool BlockRun::has_waited() const { return threads_[std::size_t(progress.thread)
 
 void BlockRun::wait_for_predecessors(const Site& site) {
   watched = false;
-  if (has_waited())
-    fail(cudaErrorLaunchFailure,
-         fmt::format("waits twice: at {} for earlier work, as it has before", text_of(site)));
+  if (has_waited()) {
+    std::string text =
+        fmt::format("waits twice: at {} for earlier work, as it has before", text_of(site));
+    fail(cudaErrorLaunchFailure, std::move(text));
+  }
   threads_[std::size_t(progress.thread)].waited = true;
   watched = true;
 }
 
 void BlockRun::trigger_dependents(const Site& site) {
   watched = false;
-  if (!has_waited())
-    fail(cudaErrorLaunchFailure,
-         fmt::format("triggers too early: at {}, before wait_for_earlier_work()", text_of(site)));
+  if (!has_waited()) {
+    std::string text =
+        fmt::format("triggers too early: at {}, before wait_for_earlier_work()", text_of(site));
+    fail(cudaErrorLaunchFailure, std::move(text));
+  }
   watched = true;
 }
 

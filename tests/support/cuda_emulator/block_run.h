@@ -49,7 +49,8 @@ class BlockRun {
   void trigger_dependents(const Site& site);
   /// Whether it has called wait_for_predecessors().
   bool has_waited() const;
-  /// Ends the whole launch with a Fault whose text is where this thread is, and `text`.
+  /// Ends the whole launch with a Fault whose text is where this thread is, and `text`. Nothing on
+  /// this thread's stack is destroyed: memory that a temporary of the call holds is lost.
   [[noreturn]] void fail(cudaError_t status, std::string text);
 
  private:
