@@ -208,6 +208,9 @@ class Backend {
   /// mantissa). Returns false where that is asked for and the device has no such products.
   virtual bool allow_tf32(bool allowed) { return !allowed; }
   virtual DeviceMemory memory() const { return {}; }
+  /// Whether what is written to its memory can be read again: not where only sizes and times are
+  /// asked for, so that no values need be made for it.
+  virtual bool has_memory() const { return true; }
   virtual DeviceTraits traits() const { return {}; }
   /// Throws OutOfMemory naming `what` and the bytes.
   virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) = 0;

@@ -74,6 +74,9 @@ class Communicator : public KernelGroup {
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
   /// Variable sizes: rank r contributes bytes[r]; recv is their concatenation.
   virtual void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) = 0;
+  /// values[i] = the largest of the ranks' values[i], on every rank. Host memory. What ranks agree
+  /// on by it costs each as little on many ranks as on two, other than what they gather.
+  virtual void all_reduce_max(std::span<std::uint64_t> values) = 0;
 
   /// Whether collectives on device memory are ordered in the stream that the backend uses, as any
   /// other work: they begin when what was asked for before is done, their requests are complete at

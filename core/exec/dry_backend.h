@@ -15,6 +15,7 @@ class DryBackend : public Backend {
   DeviceTraits traits() const override { return traits_; }
   std::string device_class() const override { return "none"; }
   bool allow_tf32(bool /*allowed*/) override { return true; }
+  bool has_memory() const override { return false; }
   /// Addresses that no memory ever has: they must not be read or written, and no limit of this
   /// process is touched. Throws OutOfMemory: there are not enough of them.
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override;

@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// A rank of `size` without the other ranks: collectives complete at once and move nothing. With a
+/// A rank of `size` without the other ranks: collectives complete at once and move nothing; the
+/// largest value of all ranks is its own. With a
 /// DryBackend, a dry run of an exchange tells what it would reserve and send. It knows no hosts:
 /// with ranks on several hosts an exchange reserves the same, but sends other bytes: Note [Two
 /// levels] in hierarchical_reduction.h.
@@ -18,6 +19,7 @@ class DryCommunicator final : public Communicator {
   void broadcast(void*, std::size_t, int) override {}
   void all_gather(const void*, void*, std::size_t) override {}
   void all_gather_v(const void*, void*, std::span<const std::size_t>) override {}
+  void all_reduce_max(std::span<std::uint64_t>) override {}
   CommRequestPtr start_all_to_all(const float*,
                                   std::span<const CommBlock>,
                                   float*,

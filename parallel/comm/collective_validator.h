@@ -24,6 +24,7 @@ struct CollectiveCall {
     all_to_all,
     gather_blocks,
     all_reduce,
+    all_reduce_max,
     split
   };
   Kind kind = Kind::barrier;

@@ -23,8 +23,9 @@ std::string format_call(const CallCard& call) {
                                     "all-to-all",
                                     "all-gather of blocks,",
                                     "all-reduce",
+                                    "all-reduce of integers",
                                     "split"};
-  constexpr std::uint32_t kBarrier = 0, kSplit = 7;
+  constexpr std::uint32_t kBarrier = 0, kSplit = std::size(kNames) - 1;
   std::string text = kNames[call.kind % std::size(kNames)];
   if (call.kind != kBarrier && call.kind != kSplit) text += fmt::format(" of {} bytes", call.bytes);
   if (call.root >= 0) text += fmt::format(" from {}", call.root);

@@ -189,6 +189,12 @@ class MpiCommunicator final : public Communicator {
                                     comm_));
   }
 
+  void all_reduce_max(std::span<std::uint64_t> values) override {
+    LOCKSTEP_ASSERT(values.size() <= std::size_t(kMaxCount));
+    LOCKSTEP_MPI_TRY(MPI_Allreduce(
+        MPI_IN_PLACE, values.data(), int(values.size()), MPI_UINT64_T, MPI_MAX, comm_));
+  }
+
   CommRequestPtr start_all_to_all(const float* send,
                                   std::span<const CommBlock> to,
                                   float* recv,

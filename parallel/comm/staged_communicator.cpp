@@ -67,6 +67,8 @@ class StagedCommunicator final : public Communicator {
     while (pool_.size() < std::size_t(count)) pool_.push_back(make_request());
   }
 
+  void all_reduce_max(std::span<std::uint64_t> values) override { host_->all_reduce_max(values); }
+
   CommRequestPtr start_all_to_all(const float* send,
                                   std::span<const CommBlock> to,
                                   float* recv,

@@ -132,6 +132,13 @@ class WatchedCommunicator final : public Communicator {
     inner_->all_gather_v(send, recv, bytes);
   }
 
+  void all_reduce_max(std::span<std::uint64_t> values) override {
+    const auto bytes = std::int64_t(values.size_bytes());
+    const NoteScope scope(position_, {.name = "all-reduce", .bytes = bytes});
+    agree({.kind = Kind::all_reduce_max, .bytes = bytes});
+    inner_->all_reduce_max(values);
+  }
+
   void reserve_requests(int count) override {
     inner_->reserve_requests(count);
     pool_.reserve(std::size_t(count));

@@ -130,6 +130,13 @@ class CompiledPrograms {
   std::optional<CompiledProgram> late_evaluation_;
 };
 
+/// Programs that several ranks of one process run, over memory that holds nothing: whoever comes
+/// first compiles them. See RankContext::shared_programs().
+class SharedPrograms {
+ public:
+  std::shared_ptr<CompiledPrograms> programs;
+};
+
 // Parts of what CompiledPrograms does, for callers that need one alone.
 
 /// The whole micro-batch first, then the other sizes once each.

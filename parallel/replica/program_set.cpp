@@ -16,16 +16,19 @@
 namespace lockstep {
 namespace {
 
-std::unique_ptr<CompiledPrograms> compile(RankContext& context,
+std::shared_ptr<CompiledPrograms> compile(RankContext& context,
                                           const ModelFunction& model,
                                           const LossFunction& loss,
                                           const RunSamples& samples,
                                           const TrainOptions& options,
                                           const BatchPlan& batch,
                                           const std::vector<std::int64_t>& sizes) {
-  std::unique_ptr<CompiledPrograms> compiled;
+  std::shared_ptr<CompiledPrograms> own;
+  SharedPrograms* const shared = context.shared_programs();
+  std::shared_ptr<CompiledPrograms>& compiled = shared != nullptr ? shared->programs : own;
   compile_with_broadcast_algorithms(context, [&] {
-    compiled = std::make_unique<CompiledPrograms>(context.backend(),
+    if (compiled) return;
+    compiled = std::make_shared<CompiledPrograms>(context.backend(),
                                                   model,
                                                   loss,
                                                   samples,

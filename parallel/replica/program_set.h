@@ -127,7 +127,7 @@ class ProgramSet {
       for (BoundProgram& bound : programs) use(*bound.program);
   }
 
-  std::unique_ptr<CompiledPrograms> compiled_;
+  std::shared_ptr<CompiledPrograms> compiled_;  // with RankContext::shared_programs(), not its own
   std::uint64_t baseline_bytes_;
   ProgramBuffers buffers_;
   std::unique_ptr<DeviceBuffer> late_arena_;  // null: the late evaluation fits the others'

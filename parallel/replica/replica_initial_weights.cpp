@@ -48,6 +48,7 @@ void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
 void ReplicaState::initialise_parameters() {
   const Graph& graph = programs.graph();
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
+    if (!context.backend().has_memory()) break;
     const std::vector<float> values = initial_values(graph.parameters()[i], options.seed);
     context.backend().copy_to_device(programs.parameters() + programs.space().of(int(i)).offset,
                                      values.data(),

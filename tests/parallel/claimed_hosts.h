@@ -47,6 +47,7 @@ class ClaimedHosts final : public Communicator {
   void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
     inner_->all_gather_v(send, recv, bytes);
   }
+  void all_reduce_max(std::span<std::uint64_t> values) override { inner_->all_reduce_max(values); }
   void reserve_requests(int count) override { inner_->reserve_requests(count); }
 
   CommRequestPtr start_all_to_all(const float* send,

@@ -43,6 +43,10 @@ void check_blocking(Communicator& comm) {
   EXPECT_EQ(received.back(), -1) << "written past the end";
   received.pop_back();
   EXPECT_EQ(received, all);
+
+  std::vector<std::uint64_t> most{std::uint64_t(rank), ~std::uint64_t(rank), 7};
+  comm.all_reduce_max(most);
+  EXPECT_EQ(most, (std::vector<std::uint64_t>{std::uint64_t(size) - 1, ~std::uint64_t{0}, 7}));
   comm.barrier();
 }
 

@@ -36,6 +36,9 @@ bool all_collectives_work(Communicator& comm) {
   bool good = word == 0 && all == expected;
   comm.all_gather_v(&rank, all.data(), std::vector<std::size_t>(count, sizeof rank));
   good &= all == expected;
+  std::vector<std::uint64_t> most{std::uint64_t(rank)};
+  comm.all_reduce_max(most);
+  good &= most[0] + 1 == std::uint64_t(ranks);
   std::vector<float> sum{1}, send(count, float(rank)), received(count), gathered(count);
   std::vector<CommBlock> blocks;
   for (int r = 0; r < ranks; ++r) blocks.push_back({r, 1});

@@ -125,6 +125,8 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
+  void all_reduce_max(std::span<std::uint64_t> values) override { host_.all_reduce_max(values); }
+
   CommRequestPtr start_all_to_all(const float* send,
                                   std::span<const CommBlock> to,
                                   float* recv,
