@@ -3,12 +3,14 @@
 
 #include <chrono>
 
+#include "core/base/monotonic_clock.h"
+
 namespace lockstep {
 
 /// Times what comes one after the other with one reading of the clock in between.
 class LapTimer {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = MonotonicClock;
 
   void start() { at_ = Clock::now(); }
   /// Seconds since start() or the lap before; the next one begins here.

@@ -17,7 +17,7 @@ StopAgreement::StopAgreement(Communicator& world,
     : asked_(std::move(asked)),
       parts_(std::move(parts)),
       floats_(kOwnFloats),
-      sent_(std::chrono::steady_clock::now()) {
+      sent_(MonotonicClock::now()) {
   if (world.size() == 1) return;
   for (const MessagePart* part : parts_) floats_ += part->floats();
   communicator_ = world.split(0, world.rank());
@@ -42,7 +42,7 @@ bool StopAgreement::poll(bool must_send) {
 }
 
 void StopAgreement::send() {
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = MonotonicClock::now();
   const double call = std::chrono::duration<double>(now - sent_).count() / calls_;
   sent_ = now;
   float* own = messages_.data() + std::ptrdiff_t(communicator_->rank()) * floats_;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/monotonic_clock.h"
 #include "core/exec/communicator.h"
 
 namespace lockstep {
@@ -68,7 +69,7 @@ class StopAgreement {
   std::vector<float> messages_;
   std::vector<CommBlock> blocks_;
   CommRequestPtr request_;
-  std::chrono::steady_clock::time_point sent_;
+  MonotonicClock::time_point sent_;
   int stride_ = 1, calls_ = 0;
   bool stopped_ = false;
 };

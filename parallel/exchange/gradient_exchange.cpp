@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/check.h"
+#include "core/base/monotonic_clock.h"
 #include "core/step/fault_injector.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/exchange/bucket_pipeline.h"
@@ -210,12 +211,12 @@ class GradientExchange::State {
 
   void finish_by_host(int index, Bucket bucket) {
     const Stage stage = stage_[std::size_t(index)];
-    auto begin = std::chrono::steady_clock::now();
+    auto begin = MonotonicClock::now();
     // A small bucket blocks; until backward is done, the others make progress.
     while (stage == Stage::in_chunks ? !chunks_.complete(chunk_index_[std::size_t(index)])
                                      : stage == Stage::started && computes()) {
       progress();
-      if (computes()) begin = std::chrono::steady_clock::now();
+      if (computes()) begin = MonotonicClock::now();
     }
     {
       const OwnStream scope(*this);
@@ -227,7 +228,7 @@ class GradientExchange::State {
       if (events != nullptr) backend_.record(*events->summed);
     }
     if (moves_device()) backend_.wait_for(*on_device_[std::size_t(index)].summed);
-    exposed_ += std::chrono::steady_clock::now() - begin;
+    exposed_ += MonotonicClock::now() - begin;
   }
 
   /// Everything that the bucket needs, after what has been asked of the compute stream.
@@ -355,7 +356,7 @@ class GradientExchange::State {
   KeptSums kept_;
   SmallBucketAllGather gather_;
   BucketPipeline chunks_;
-  std::chrono::steady_clock::duration exposed_{};
+  MonotonicClock::duration exposed_{};
   SentBytes bytes_replayed_;  // by graphs
 };
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/monotonic_clock.h"
 #include "lockstep/loader.h"
 #include "lockstep/step_result.h"
 #include "lockstep/time_breakdown.h"
@@ -85,11 +86,11 @@ class StepLog {
    private:
     StepLog& log_;
     TimePart part_;
-    std::chrono::steady_clock::time_point begin_ = Clock::now();
+    MonotonicClock::time_point begin_ = Clock::now();
   };
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = MonotonicClock;
 
   const ReplicaState& replica_;
   const TrainingFeed& feed_;

@@ -130,11 +130,13 @@ class CompiledPrograms {
   std::optional<CompiledProgram> late_evaluation_;
 };
 
-/// Programs that several ranks of one process run, over memory that holds nothing: whoever comes
-/// first compiles them. See RankContext::shared_programs().
+/// Programs that several ranks of one process run, over memory that holds nothing and has the same
+/// addresses on all: whoever comes first compiles and binds them. See
+/// RankContext::shared_programs().
 class SharedPrograms {
  public:
   std::shared_ptr<CompiledPrograms> programs;
+  std::unique_ptr<PackedCopies> packed;  ///< that they are bound with; null: they are not bound
 };
 
 // Parts of what CompiledPrograms does, for callers that need one alone.

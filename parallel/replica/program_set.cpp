@@ -63,6 +63,13 @@ ProgramSet::ProgramSet(RankContext& context,
   request_packed_copies(backend, *compiled_, packed_);
   packed_.fix_rounded();
   planned_copies_ = packed_.count();
+  SharedPrograms* const shared = context.shared_programs();
+  is_bound_ = shared != nullptr && shared->packed != nullptr;
+  if (shared != nullptr && !is_bound_) {
+    shared->packed = std::make_unique<PackedCopies>(compiled_->space());
+    request_packed_copies(backend, *compiled_, *shared->packed);
+  }
+  shared_packed_ = shared != nullptr ? shared->packed.get() : nullptr;
   const auto bind_all = [&](const std::vector<CompiledProgram>& programs) {
     std::vector<BoundProgram>& bound = training_.emplace_back();
     for (const CompiledProgram& program : programs)
@@ -74,7 +81,7 @@ ProgramSet::ProgramSet(RankContext& context,
     evaluation_.push_back(bind(backend, program, *buffers_.arena));
   if (compiled_->teacher())
     teacher_ = std::make_unique<Teacher>(backend, *compiled_->teacher(), options);
-  if (Program* const program = orthogonalization()) {
+  if (Program* const program = orthogonalization(); program != nullptr && !is_bound_) {
     program->bind({buffers_.arena->data(), gradients(), gradients()}, backend, packed_);
     if (env().sync == "1") program->name_faults();
   }
@@ -84,8 +91,10 @@ BoundProgram ProgramSet::bind(Backend& backend,
                               const CompiledProgram& compiled,
                               DeviceBuffer& arena) {
   Program& program = *compiled.program;
-  program.bind(
-      {arena.data(), parameters(), gradients(), &compiled_->gradients()}, backend, packed_);
+  if (!is_bound_)
+    program.bind({arena.data(), parameters(), gradients(), &compiled_->gradients()},
+                 backend,
+                 shared_packed_ != nullptr ? *shared_packed_ : packed_);
   if (env().sync == "1") program.name_faults();
   return {.samples = compiled.samples,
           .program = &program,

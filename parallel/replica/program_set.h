@@ -132,6 +132,9 @@ class ProgramSet {
   ProgramBuffers buffers_;
   std::unique_ptr<DeviceBuffer> late_arena_;  // null: the late evaluation fits the others'
   PackedCopies packed_;
+  // Of SharedPrograms: whether another rank has bound them, and with what.
+  bool is_bound_ = false;
+  PackedCopies* shared_packed_ = nullptr;
   int planned_copies_ = 0;                           // packed copies but those of a late evaluation
   std::vector<std::vector<BoundProgram>> training_;  // by size of images; whole micro-batch first
   std::size_t size_ = 0;

@@ -2,13 +2,14 @@
 // What the parts of a step ask of the gradient exchange, and what is measured of it.
 #include <chrono>
 
+#include "core/base/monotonic_clock.h"
 #include "parallel/replica/replica_state.h"
 
 namespace lockstep {
 namespace {
 
-double seconds_from(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+double seconds_from(MonotonicClock::time_point begin) {
+  return std::chrono::duration<double>(MonotonicClock::now() - begin).count();
 }
 
 }  // namespace
@@ -23,7 +24,7 @@ void ReplicaState::start_bucket(const Segment& segment, int bucket) {
   const auto b = std::size_t(bucket);
   if (segment.adds_norms) parts.shard_norms.add_bucket(bucket);
   if (probes_.ranges) probes_.open_ranges[b] = probes_.ranges->start(probes_.bucket_names[b]);
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   if (profiler) probes_.started[b] = begin;
   const DeviceScope scope(profiler.get(), profiler ? probes_.bucket_work[b] : -1);
   parts.exchange.start_bucket(bucket);
@@ -32,7 +33,7 @@ void ReplicaState::start_bucket(const Segment& segment, int bucket) {
 
 void ReplicaState::move_exchange() {
   if (!parts.exchange.in_flight()) return;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   const DeviceScope scope(profiler.get(), probes_.moving);
   parts.exchange.progress();
   times_.moving_exchanges += seconds_from(begin);

@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
+#include "core/base/monotonic_clock.h"
 #include "core/exec/gather_records.h"
 #include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
@@ -16,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = MonotonicClock;
 
 // Graphs take memory on the device, and keys that are places need one for each. Other keys are few.
 constexpr int kMaxGraphsByPlace = 64;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/monotonic_clock.h"
 #include "core/io/checkpoint_writer.h"
 #include "core/step/saved/snapshot.h"
 #include "lockstep/train_options.h"
@@ -91,7 +92,7 @@ class Checkpointing {
   double stall_seconds() const { return stall_seconds_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = MonotonicClock;
   static constexpr std::size_t kSnapshots = 2;
 
   /// A copy that is to be written; its number counts copies, the same on all ranks.

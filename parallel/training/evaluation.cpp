@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
+#include "core/base/monotonic_clock.h"
 #include "core/data/zero_filled_dataset.h"
 #include "core/exec/position.h"
 #include "lockstep/training_feed.h"
@@ -22,7 +23,7 @@ Evaluation::Evaluation(RankContext& context,
     : context_(context), replica_(replica), options_(options), whole_(std::move(data)) {}
 
 std::optional<EvaluationRecord> Evaluation::run(const std::function<bool()>& interrupted) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   try_skipped_again();
   std::optional<StepResult> result;
   Unreadable found;
@@ -37,7 +38,7 @@ std::optional<EvaluationRecord> Evaluation::run(const std::function<bool()>& int
   record.samples = whole_->size() - std::ssize(skipped_);
   record.skipped_samples = std::ssize(skipped_);
   record.first_skipped = first_skipped_;
-  record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  record.seconds = std::chrono::duration<double>(MonotonicClock::now() - begin).count();
   return record;
 }
 

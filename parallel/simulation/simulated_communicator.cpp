@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of simulated ranks. Bytes in host memory travel; what lies on a device has no values,
+// so that sizes are compared, times and messages counted, and sums traced where that is asked for.
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <numeric>
+
+#include "core/base/check.h"
+#include "core/step/done_request.h"
+#include "parallel/comm/ranks_per_host.h"
+#include "parallel/simulation/cluster.h"
+#include "parallel/simulation/simulated_device.h"
+
+namespace lockstep::simulation {
+namespace {
+
+constexpr std::uintptr_t kFirstDry = std::uintptr_t{1} << 60;
+
+bool holds_values(const void* memory) {
+  return memory != nullptr && reinterpret_cast<std::uintptr_t>(memory) < kFirstDry;
+}
+
+/// Of elements that `from` sends to `to`: summed over pairs it tells whether what all send is what
+/// all expect, without a table of pairs.
+std::uint64_t pair_hash(std::size_t from, std::size_t to, std::int64_t elems) {
+  std::uint64_t x = from * 0x9e3779b97f4a7c15u + to * 0xd1b54a32d192ed03u;
+  x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9u;
+  return (x ^ (x >> 29)) * std::uint64_t(elems);
+}
+
+struct Members;
+
+/// A collective that members come to, each once.
+struct Collective {
+  CollectiveKind kind;
+  int root = 0;
+  std::uint64_t bytes = 0;  // that have to be equal; of all-to-all and split, 0
+  int first = 0;            // member that came first
+  int arrived = 0;
+  bool complete = false;
+  double begin = 0, end = 0;
+  std::vector<MemberBytes> sent;
+  std::vector<std::byte> data;            // of host memory
+  std::vector<std::uint64_t> maxima;      // of all_reduce_max
+  std::vector<std::pair<int, int>> keys;  // of split: color and key by member
+  std::vector<std::shared_ptr<Members>> parts;
+  std::uint64_t pairs = 0;  // sums of pair_hash()
+  struct Blocks {
+    const float* send = nullptr;
+    float* receive = nullptr;
+    std::vector<CommBlock> to, from;
+  };
+  std::vector<Blocks> blocks;  // by member, where sums are traced
+  std::vector<int> waiting;    // ranks
+};
+
+/// Who shares a communicator.
+struct Members {
+  std::vector<int> ranks, hosts;      // by member
+  std::vector<int> near;              // by member: members on its host
+  std::vector<std::uint64_t> called;  // collectives, by member
+  std::map<std::uint64_t, std::shared_ptr<Collective>> open;
+  int ranks_per_host = 1;
+
+  int size() const { return int(ranks.size()); }
+};
+
+std::shared_ptr<Members> make_members(const LinkTimes& links, std::vector<int> ranks) {
+  auto members = std::make_shared<Members>();
+  std::map<int, int> on_host;
+  for (const int rank : ranks) {
+    members->hosts.push_back(links.host_of(rank));
+    ++on_host[members->hosts.back()];
+  }
+  for (const int host : members->hosts) members->near.push_back(on_host[host]);
+  members->ranks_per_host = uniform_ranks_per_host(members->hosts);
+  members->called.resize(ranks.size());
+  members->ranks = std::move(ranks);
+  return members;
+}
+
+class SimulatedCommunicator final : public Communicator {
+ public:
+  SimulatedCommunicator(Cluster& cluster,
+                        std::shared_ptr<Members> members,
+                        int member,
+                        bool in_stream_order)
+      : cluster_(cluster),
+        members_(std::move(members)),
+        member_(member),
+        in_stream_order_(in_stream_order) {}
+
+  int rank() const override { return member_; }
+  int size() const override { return members_->size(); }
+  int ranks_per_node() const override { return members_->ranks_per_host; }
+  bool in_stream_order() const override { return in_stream_order_; }
+
+  void barrier() override { finish(arrive(CollectiveKind::barrier, 0, -1, {}), {}); }
+
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    const MemberBytes sent = member_ == root ? to_others(double(bytes) / (size() - 1)) : none();
+    const bool host = holds_values(data);
+    const auto collective =
+        arrive(CollectiveKind::broadcast, bytes, root, sent, data, [&](Collective& c) {
+          if (host && member_ == root) put(c, 0, data, bytes, bytes);
+        });
+    finish(collective, data);
+    if (host && bytes > 0) std::memcpy(data, collective->data.data(), bytes);
+  }
+
+  void all_gather(const void* send, void* recv, std::size_t bytes) override {
+    const auto collective =
+        arrive(CollectiveKind::all_gather, bytes, -1, to_others(double(bytes)), recv, [&](auto& c) {
+          if (holds_values(recv))
+            put(c, std::size_t(member_) * bytes, send, bytes, bytes * members());
+        });
+    finish(collective, recv);
+    if (holds_values(recv) && bytes > 0)
+      std::memcpy(recv, collective->data.data(), bytes * members());
+  }
+
+  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
+    LOCKSTEP_ASSERT(bytes.size() == members());
+    const auto own = std::size_t(member_);
+    const std::size_t begin =
+        std::accumulate(bytes.begin(), bytes.begin() + member_, std::size_t{0});
+    const std::size_t all = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
+    const auto collective = arrive(
+        CollectiveKind::all_gather_v, all, -1, to_others(double(bytes[own])), recv, [&](auto& c) {
+          if (holds_values(recv)) put(c, begin, send, bytes[own], all);
+        });
+    finish(collective, recv);
+    if (holds_values(recv) && all > 0) std::memcpy(recv, collective->data.data(), all);
+  }
+
+  void all_reduce_max(std::span<std::uint64_t> values) override {
+    const auto collective = arrive(CollectiveKind::all_reduce_max,
+                                   values.size_bytes(),
+                                   -1,
+                                   to_one(double(values.size_bytes())),
+                                   {},
+                                   [&](Collective& c) {
+                                     c.maxima.resize(values.size());
+                                     for (std::size_t i = 0; i < values.size(); ++i)
+                                       c.maxima[i] = std::max(c.maxima[i], values[i]);
+                                   });
+    finish(collective, {});
+    std::ranges::copy(collective->maxima, values.begin());
+  }
+
+  CommRequestPtr start_all_to_all(const float* send,
+                                  std::span<const CommBlock> to,
+                                  float* recv,
+                                  std::span<const CommBlock> from) override {
+    LOCKSTEP_ASSERT(to.size() == members() && from.size() == members());
+    MemberBytes sent = none();
+    std::uint64_t pairs = 0, messages = 0;
+    const auto own = std::size_t(member_);
+    for (std::size_t m = 0; m < members(); ++m) {
+      pairs += pair_hash(own, m, to[m].elems) - pair_hash(m, own, from[m].elems);
+      if (m == own || to[m].elems == 0) continue;
+      (is_near(m) ? sent.inside : sent.between) += double(to[m].elems) * sizeof(float);
+      ++messages;
+    }
+    const auto collective =
+        arrive(CollectiveKind::all_to_all, 0, -1, sent, recv, [&](Collective& c) {
+          c.pairs += pairs;
+          if (cluster_.memory(0) != nullptr) keep_blocks(c, send, to, recv, from);
+        });
+    traffic().messages += messages;
+    return started(collective, recv);
+  }
+
+  CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override {
+    LOCKSTEP_ASSERT(blocks.size() == members());
+    const CommBlock own = blocks[std::size_t(member_)];
+    std::int64_t all = 0, end = 0;
+    for (const CommBlock& block : blocks) {
+      all += block.elems;
+      end = std::max(end, block.offset + block.elems);
+    }
+    const std::size_t own_bytes = std::size_t(own.elems) * sizeof(float);
+    const auto collective = arrive(CollectiveKind::gather_blocks,
+                                   std::uint64_t(all) * sizeof(float),
+                                   -1,
+                                   to_others(double(own_bytes)),
+                                   data,
+                                   [&](Collective& c) {
+                                     if (holds_values(data))
+                                       put(c,
+                                           std::size_t(own.offset) * sizeof(float),
+                                           data + own.offset,
+                                           own_bytes,
+                                           std::size_t(end) * sizeof(float));
+                                     else if (cluster_.memory(0) != nullptr)
+                                       keep_blocks(c, data, {}, data, blocks);
+                                   });
+    return started(collective, data, blocks);
+  }
+
+  CommRequestPtr start_all_reduce(float* data, std::int64_t elems) override {
+    const double bytes = double(elems) * sizeof(float);
+    const auto collective = arrive(CollectiveKind::all_reduce,
+                                   std::uint64_t(bytes),
+                                   -1,
+                                   to_one(2 * bytes * (size() - 1) / size()),
+                                   data);
+    return started(collective, data);
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    const auto collective =
+        arrive(CollectiveKind::split, 0, -1, to_others(8), {}, [&](Collective& c) {
+          c.keys.resize(members());
+          c.keys[std::size_t(member_)] = {color, key};
+        });
+    finish(collective, {});
+    const std::shared_ptr<Members>& part = collective->parts[std::size_t(member_)];
+    const int own = members_->ranks[std::size_t(member_)];
+    const int place = int(std::ranges::find(part->ranks, own) - part->ranks.begin());
+    return std::make_unique<SimulatedCommunicator>(cluster_, part, place, in_stream_order_);
+  }
+
+  void abort(int exit_code) override {
+    throw CommError(fmt::format("rank {} ends the job with exit code {}", world_rank(), exit_code));
+  }
+
+ private:
+  class Request;
+
+  std::size_t members() const { return members_->ranks.size(); }
+  int world_rank() const { return members_->ranks[std::size_t(member_)]; }
+  Traffic& traffic() { return cluster_.traffic(world_rank()); }
+  bool is_near(std::size_t member) const {
+    return members_->hosts[member] == members_->hosts[std::size_t(member_)];
+  }
+  MemberBytes none() const { return {world_rank(), 0, 0}; }
+  /// `bytes` to each other member.
+  MemberBytes to_others(double bytes) const {
+    const int near = near_members();
+    return {world_rank(), bytes * (near - 1), bytes * (size() - near)};
+  }
+  /// To a neighbour in a ring or a tree, which for the last rank of a host is on another one.
+  MemberBytes to_one(double bytes) const {
+    const bool leaves = near_members() < size() && !is_near(std::size_t(member_ + 1) % members());
+    return {world_rank(), leaves ? 0 : bytes, leaves ? bytes : 0};
+  }
+  int near_members() const { return members_->near[std::size_t(member_)]; }
+
+  static void put(
+      Collective& c, std::size_t at, const void* from, std::size_t bytes, std::size_t all) {
+    if (c.data.size() < all) c.data.resize(all);
+    if (bytes > 0) std::memcpy(c.data.data() + at, from, bytes);
+  }
+  void keep_blocks(Collective& c,
+                   const float* send,
+                   std::span<const CommBlock> to,
+                   float* receive,
+                   std::span<const CommBlock> from) {
+    c.blocks.resize(members());
+    c.blocks[std::size_t(member_)] = {
+        send, receive, {to.begin(), to.end()}, {from.begin(), from.end()}};
+  }
+
+  /// This member comes to its next collective; the last one completes it.
+  std::shared_ptr<Collective> arrive(CollectiveKind kind,
+                                     std::uint64_t bytes,
+                                     int root,
+                                     MemberBytes sent,
+                                     const void* memory = nullptr,
+                                     const std::function<void(Collective&)>& contribute = {}) {
+    sent.rank = world_rank();
+    const std::uint64_t number = members_->called[std::size_t(member_)]++;
+    std::shared_ptr<Collective>& open = members_->open[number];
+    if (!open) {
+      open = std::make_shared<Collective>();
+      open->kind = kind;
+      open->bytes = bytes;
+      open->root = root;
+      open->first = member_;
+    }
+    const std::shared_ptr<Collective> collective = open;
+    expect_same(*collective, kind, bytes, root, number);
+    Traffic& own = traffic();
+    ++own.calls[std::size_t(kind)];
+    if (kind != CollectiveKind::all_to_all) own.messages += message_count(kind, size());
+    own.bytes += std::uint64_t(sent.inside + sent.between);
+    own.network_bytes += std::uint64_t(sent.between);
+    if (contribute) contribute(*collective);
+    collective->sent.push_back(sent);
+    const bool on_stream = in_stream_order_ && !holds_values(memory) && memory != nullptr;
+    SimulatedDevice* const device = on_stream ? &cluster_.device() : nullptr;
+    cluster_.scheduler().advance(cluster_.options().device.launch_s);
+    collective->begin =
+        std::max(collective->begin, device ? device->stream_time() : cluster_.scheduler().now());
+    if (++collective->arrived == size()) {
+      members_->open.erase(number);
+      complete(*collective);
+    }
+    return collective;
+  }
+
+  void expect_same(const Collective& c,
+                   CollectiveKind kind,
+                   std::uint64_t bytes,
+                   int root,
+                   std::uint64_t number) const {
+    if (c.kind == kind && c.bytes == bytes && c.root == root) return;
+    throw CommError(fmt::format(
+        "rank {} calls {} of {} bytes as number {} of the collectives of {} ranks, rank {} has "
+        "called {} of {} bytes",
+        world_rank(),
+        name_of(kind),
+        bytes,
+        number + 1,
+        size(),
+        members_->ranks[std::size_t(c.first)],
+        name_of(c.kind),
+        c.bytes));
+  }
+
+  void complete(Collective& c) {
+    if (c.pairs != 0)
+      throw CommError(
+          fmt::format("an all-to-all of {} ranks: what they send is not what they expect", size()));
+    const double rounds =
+        c.kind == CollectiveKind::all_to_all || c.kind == CollectiveKind::gather_blocks
+            ? std::min(double(size() - 1), kMostRounds)
+            : double(message_count(c.kind, size()));
+    c.end = cluster_.links().move(c.begin, rounds, c.sent);
+    if (c.kind == CollectiveKind::split) make_parts(c);
+    if (!c.blocks.empty()) trace(c);
+    c.sent = {};
+    c.complete = true;
+    for (const int rank : c.waiting) cluster_.scheduler().wake(rank);
+    c.waiting = {};
+  }
+
+  void make_parts(Collective& c) {
+    std::vector<int> order(members());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](int m) { return c.keys[std::size_t(m)]; });
+    c.parts.resize(members());
+    for (std::size_t begin = 0; begin < order.size();) {
+      const int color = c.keys[std::size_t(order[begin])].first;
+      std::size_t end = begin;
+      std::vector<int> ranks;
+      while (end < order.size() && c.keys[std::size_t(order[end])].first == color)
+        ranks.push_back(members_->ranks[std::size_t(order[end++])]);
+      const auto part = make_members(cluster_.links(), std::move(ranks));
+      for (; begin < end; ++begin) c.parts[std::size_t(order[begin])] = part;
+    }
+  }
+
+  /// Copies what blocks hold, after all of it was read, as it may be sent from where it comes to.
+  void trace(Collective& c) {
+    const bool gathers = c.kind == CollectiveKind::gather_blocks;
+    std::vector<std::vector<std::vector<Stretch>>> sent(members());  // by sender, by receiver
+    for (std::size_t s = 0; s < members(); ++s) {
+      const TracedMemory& memory = *cluster_.memory(members_->ranks[s]);
+      const Collective::Blocks& b = c.blocks[s];
+      if (gathers) sent[s].push_back(memory.read(b.send + b.from[s].offset, b.from[s].elems));
+      for (const CommBlock& block : b.to)
+        sent[s].push_back(memory.read(b.send + block.offset, block.elems));
+    }
+    for (std::size_t r = 0; r < members(); ++r) {
+      TracedMemory& memory = *cluster_.memory(members_->ranks[r]);
+      const Collective::Blocks& b = c.blocks[r];
+      for (std::size_t s = 0; s < members(); ++s)
+        if (!gathers || s != r)
+          memory.write(b.receive + b.from[s].offset, sent[s][gathers ? 0 : r]);
+    }
+  }
+
+  /// Waits for the members, and for the collective's end: on the host, or in the stream in use.
+  void finish(const std::shared_ptr<Collective>& collective, const void* memory) {
+    wait_for_members(*collective);
+    finish_at_end(*collective, memory);
+  }
+  void wait_for_members(Collective& c) {
+    while (!c.complete) {
+      c.waiting.push_back(cluster_.scheduler().rank());
+      cluster_.scheduler().wait(std::string(name_of(c.kind)));
+    }
+  }
+  void finish_at_end(const Collective& c, const void* memory) {
+    if (!in_stream_order_ || memory == nullptr || holds_values(memory))
+      return cluster_.scheduler().advance_to(c.end);
+    SimulatedDevice& device = cluster_.device();
+    const double begin = device.stream_time();
+    device.set_stream_time(std::max(begin, c.end));
+    const auto track = device.stream() == DeviceStream::network   ? Span::Track::network
+                       : device.stream() == DeviceStream::compute ? Span::Track::compute
+                                                                  : Span::Track::communication;
+    cluster_.add_span(world_rank(), {track, begin, c.end, std::string(name_of(c.kind))});
+  }
+  CommRequestPtr started(const std::shared_ptr<Collective>& collective,
+                         float* memory,
+                         std::span<const CommBlock> blocks = {});
+
+  /// Messages of which a rank waits for one after another; more are under way at once.
+  static constexpr double kMostRounds = 64;
+
+  Cluster& cluster_;
+  std::shared_ptr<Members> members_;
+  int member_;
+  bool in_stream_order_;
+};
+
+class SimulatedCommunicator::Request final : public CommRequest {
+ public:
+  Request(SimulatedCommunicator& owner,
+          std::shared_ptr<Collective> collective,
+          float* memory,
+          std::span<const CommBlock> blocks)
+      : owner_(owner),
+        cluster_(owner.cluster_),
+        collective_(std::move(collective)),
+        memory_(memory),
+        blocks_(holds_values(memory) ? blocks.begin() : blocks.end(), blocks.end()) {}
+
+  bool test() override {
+    if (done_) return true;
+    RankScheduler& scheduler = cluster_.scheduler();
+    scheduler.advance(kTest);
+    scheduler.yield();
+    if (!collective_->complete) return false;
+    if (collective_->end > scheduler.now() && cluster_.options().order == RankOrder::by_time)
+      return false;
+    take();
+    return true;
+  }
+  void wait() override {
+    if (done_) return;
+    owner_.finish(collective_, nullptr);
+    take();
+  }
+
+ private:
+  static constexpr double kTest = 2e-7;
+
+  void take() {
+    done_ = true;
+    for (const CommBlock& block : blocks_)
+      if (block.elems > 0)
+        std::memcpy(memory_ + block.offset,
+                    collective_->data.data() + std::size_t(block.offset) * sizeof(float),
+                    std::size_t(block.elems) * sizeof(float));
+    collective_.reset();
+  }
+
+  SimulatedCommunicator& owner_;
+  Cluster& cluster_;
+  std::shared_ptr<Collective> collective_;
+  float* memory_;
+  std::vector<CommBlock> blocks_;
+  bool done_ = false;
+};
+
+CommRequestPtr SimulatedCommunicator::started(const std::shared_ptr<Collective>& collective,
+                                              float* memory,
+                                              std::span<const CommBlock> blocks) {
+  if (in_stream_order_ && !holds_values(memory)) {
+    finish(collective, memory);
+    return DoneRequest::make();
+  }
+  return CommRequestPtr(new Request(*this, collective, memory, blocks));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_simulated_communicator(Cluster& cluster,
+                                                          int rank,
+                                                          bool in_stream_order) {
+  std::shared_ptr<void>& world = cluster.shared_by_communicators(in_stream_order ? 1 : 0);
+  if (!world) {
+    std::vector<int> ranks(std::size_t(cluster.options().ranks));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    world = make_members(cluster.links(), std::move(ranks));
+  }
+  return std::make_unique<SimulatedCommunicator>(
+      cluster, std::static_pointer_cast<Members>(world), rank, in_stream_order);
+}
+
+}  // namespace lockstep::simulation

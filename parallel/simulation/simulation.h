@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/builder.h"
+#include "lockstep/dataset.h"
+#include "lockstep/rank_context.h"
+#include "lockstep/train_options.h"
+#include "parallel/simulation/cluster.h"
+
+/// Note [Simulation]
+///
+/// A simulated run is Trainer::fit() on every rank: planner, sampler, schedule, exchange, stop
+/// agreement and comparisons are the library's own. What is below them is not there: the device
+/// (SimulatedDevice) computes nothing and says what it would take, the communicators say what they
+/// would send, and ranks are fibers of one thread (RankScheduler). Bytes in host memory travel, so
+/// that ranks agree and disagree as they would.
+///
+/// Exact, whatever the numbers of the models: which collectives each rank calls in which order with
+/// which sizes; that all come to their end for any order of arrival that was tried; which samples
+/// are loaded, by whom, how often; how each gradient was summed up (SumTrace). Modelled: times.
+/// Not there: threads of loaders, NCCL's and MPI's own algorithms, a rank's start before
+/// Trainer::fit() (Job), the watchdog, and what is written to disk.
+namespace lockstep::simulation {
+
+struct SimulationRequest {
+  ClusterOptions cluster;
+  ModelFunction model;
+  LossFunction loss;
+  data::SampleSpec samples;
+  std::int64_t dataset_size = 0;         ///< samples of an epoch
+  TrainOptions options;                  ///< without folders, as nothing is saved
+  std::vector<int> pictured_ranks = {};  ///< whose last step is kept as spans
+  /// Called on each rank before it trains, for tests that plant mistakes; may wrap its
+  /// communicators.
+  std::function<void(int rank, RankContext& context)> before_training = {};
+};
+
+/// Ranks that one step says something of.
+struct SimulatedStep {
+  double begin = 0, end = 0;  ///< on rank 0: between the ends of steps
+};
+
+struct SimulationResult {
+  std::vector<RankEnd> ends;     ///< by rank
+  std::vector<Traffic> startup;  ///< by rank, before the first step
+  std::vector<Traffic> all;      ///< by rank
+  std::vector<SimulatedStep> steps;
+  double startup_s = 0;  ///< simulated, to the first step
+  /// Samples by how often they were loaded, of each epoch that was begun.
+  std::map<std::uint64_t, std::map<int, std::int64_t>> loads;
+  std::int64_t micro_batches_most = 0, micro_batches_least = 0;  ///< of a rank, in a whole step
+  std::int64_t checked_elems = 0, wrong_sum_count = 0;
+  std::int64_t trained_elems = 0;  ///< of the model
+  std::vector<std::string> wrong_sums;
+  Expression tree =
+      kUnknown;  ///< of a whole step: how the gradients of its micro-batches are summed
+  std::uint64_t switches = 0;
+  double wall_s = 0;
+  std::uint64_t peak_bytes = 0;  ///< of this process
+  std::map<int, std::vector<Span>> spans;
+  std::vector<std::vector<LinkUse>> link_uses;  ///< by host, of the whole run
+};
+
+/// Throws what a run throws on all ranks alike before ranks meet (ConfigError of the options).
+/// What ends single ranks is in the result.
+SimulationResult simulate(const SimulationRequest& request);
+
+/// T of Note [Reduction tree] over the shards of a step of `samples` samples, whoever computes
+/// them: the same for every number of ranks.
+Expression expected_sum(const TrainOptions& options, int ranks, std::int64_t samples);
+
+}  // namespace lockstep::simulation
