@@ -18,6 +18,12 @@ int train_command(const std::vector<std::string>& arguments);
 /// recompute fits the limit (after everything else was printed).
 int plan_command(const std::vector<std::string>& arguments);
 
+/// `lockstep simulate`: the library's own training on many ranks in this process, over devices that
+/// compute nothing; what of its checks holds, what ranks send, and predicted times. Returns 0, or 1
+/// where a check failed. Throws ConfigError: flags; DataError: --data; EnvironmentError: the
+/// timeline cannot be written.
+int simulate_command(const std::vector<std::string>& arguments);
+
 /// `lockstep doctor`: looks at the machine as a run would find it and prints a line a subject, with
 /// a remedy where something is wrong. Under a launcher all ranks look, and rank 0 says who stands
 /// out. Returns 0, or 3 where a line failed.

@@ -99,7 +99,8 @@ class SimulatedCommunicator final : public Communicator {
   void barrier() override { finish(arrive(CollectiveKind::barrier, 0, -1, {}), {}); }
 
   void broadcast(void* data, std::size_t bytes, int root) override {
-    const MemberBytes sent = member_ == root ? to_others(double(bytes) / (size() - 1)) : none();
+    // A tree: the mean of what members send.
+    const MemberBytes sent = size() > 1 ? to_others(double(bytes) / size()) : none();
     const bool host = holds_values(data);
     const auto collective =
         arrive(CollectiveKind::broadcast, bytes, root, sent, data, [&](Collective& c) {

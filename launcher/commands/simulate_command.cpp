@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iostream>
+
+#include "core/base/env.h"
+#include "launcher/commands/commands.h"
+#include "launcher/settings/command_line.h"
+#include "launcher/simulate/simulate_flags.h"
+#include "launcher/simulate/simulate_report.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+
+int simulate_command(const std::vector<std::string>& arguments) {
+  env();
+  if (discover_rank(process_variables()).rank > 0) return 0;  // rank 0 simulates all
+  SimulateFlags flags = parse_simulate_flags(arguments);
+  if (print_help(flags.help)) return 0;
+  const std::vector<SimulatedRuns> runs = simulate_all(flags);
+  std::cout << (flags.json ? to_json(flags, runs) : to_text(flags, runs)) << std::flush;
+  const bool held =
+      std::ranges::all_of(runs, [](const SimulatedRuns& run) { return run.failures.empty(); });
+  return held ? 0 : int(ExitCode::error);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/simulate/simulate_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "core/base/check.h"
+#include "core/base/parameter_names.h"
+#include "launcher/plan/forecast.h"
+#include "launcher/plan/network_file.h"
+#include "launcher/scale/scale_flags.h"
+#include "launcher/settings/command_line.h"
+#include "launcher/settings/flag_values.h"
+#include "launcher/settings/flags.h"
+#include "parallel/batch/batch_plan.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kMostRanks = 16'384;
+constexpr std::int64_t kDefaultSteps = 3;
+
+struct RawSimulate {
+  std::string ranks, hosts, network = "nvlink", rate = "H100";
+  bool no_sums = false;
+};
+
+void declare(CLI::App& app, SimulateFlags& flags, RawSimulate& raw) {
+  app.add_option("--ranks", raw.ranks, "rank counts to simulate, one after another")
+      ->type_name("8,64,1024");
+  app.add_option("--hosts", raw.hosts, "hosts and ranks on each, in place of --ranks")
+      ->type_name("128x8");
+  app.add_option("--network", raw.network, "what connects the ranks; as in lockstep plan")
+      ->type_name("nvlink|ib|ethernet|FILE")
+      ->capture_default_str();
+  app.add_option("--device-rate",
+                 raw.rate,
+                 "the GPU of each rank, at an assumed share of its data sheet's peaks, or the "
+                 "TFLOP/s that a rank reaches")
+      ->type_name("A100|H100|H200|B200|TFLOPS")
+      ->capture_default_str();
+  app.add_option("--arrival-orders",
+                 flags.arrival_orders,
+                 "random orders in which ranks come to their collectives, each tried once, in "
+                 "addition to that of their clocks")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number("--arrival-orders", 0, 1'000'000));
+  app.add_flag("--no-sums",
+               raw.no_sums,
+               "does not follow who adds which gradient to which, which takes most of the time and "
+               "memory");
+  app.add_option("--spread",
+                 flags.spread,
+                 "how much the steps of a rank differ: the standard deviation of the logarithm of "
+                 "their times")
+      ->type_name("X")
+      ->capture_default_str()
+      ->check(real_number("--spread", 0, 1));
+  app.add_option("--timeline",
+                 flags.timeline,
+                 "writes the last step on the largest rank count, for ui.perfetto.dev")
+      ->type_name("FILE");
+  app.add_flag("--json", flags.json, "one JSON object instead of text");
+  app.allow_extras();
+  app.footer(
+      "All other flags are those of lockstep train (lockstep train --help); --steps is 3 where it "
+      "is omitted. Exact: collectives, samples and sums. Modelled: times. Not simulated: the start "
+      "of the processes, loader threads, checkpoints, and what NCCL and MPI do inside.");
+}
+
+/// "128x8"
+void take_hosts(const std::string& text, SimulateFlags& flags) {
+  int hosts = 0, each = 0;
+  const char* const end = text.data() + text.size();
+  const auto [middle, bad] = std::from_chars(text.data(), end, hosts);
+  const bool has_x = bad == std::errc() && middle != end && *middle == 'x';
+  const auto [last, worse] = has_x ? std::from_chars(middle + 1, end, each)
+                                   : std::from_chars_result{middle, std::errc::invalid_argument};
+  LOCKSTEP_CHECK(has_x && worse == std::errc() && last == end && hosts > 0 && each > 0 &&
+                     std::int64_t(hosts) * each <= kMostRanks,
+                 ConfigError,
+                 "--hosts: expected hosts x ranks on each, of at most {} ranks in all, as 128x8, "
+                 "got '{}'",
+                 kMostRanks,
+                 as_written(text));
+  LOCKSTEP_CHECK(flags.ranks.empty() || (flags.ranks.size() == 1 && flags.ranks[0] == hosts * each),
+                 ConfigError,
+                 "--hosts {} are {} ranks, and --ranks says otherwise",
+                 as_written(text),
+                 hosts * each);
+  flags.ranks = {hosts * each};
+  flags.network.ranks_per_host = each;
+}
+
+void parse_train(SimulateFlags& flags, const std::vector<std::string>& arguments) {
+  const PlaceholderData placeholder{0};
+  flags.train = parse_train_flags(arguments, &placeholder);
+  if (!flags.train.help.empty()) return;
+  TrainOptions& options = flags.train.options;
+  LOCKSTEP_CHECK(!flags.train.measures_micro_batch && !flags.train.chooses_sharding,
+                 ConfigError,
+                 "simulate: {} auto asks a device what fits it, and there is none",
+                 flags.train.measures_micro_batch ? "--micro-batch" : "--shard");
+  if (options.micro_batch == 0 && options.accumulation == 0)
+    options.micro_batch = default_micro_batch(options.global_batch);
+  if (options.steps == 0 && options.epochs == 0 && options.samples == 0)
+    options.steps = kDefaultSteps;
+  make_shards_for(options, flags.ranks.back());
+  validate(options);
+  for (const int ranks : flags.ranks) (void)plan_batch(options, ranks);
+}
+
+}  // namespace
+
+SimulateFlags parse_simulate_flags(const std::vector<std::string>& arguments) {
+  CLI::App app(
+      "Runs a training's own code on up to 16,384 ranks in this process, over devices that compute "
+      "nothing and a network that moves nothing: what ranks agree on, send and add is checked, and "
+      "times are predicted.",
+      "lockstep simulate");
+  SimulateFlags flags;
+  RawSimulate raw;
+  declare(app, flags, raw);
+  flags.help = parse_command_line(app, arguments, "lists its flags");
+  if (!flags.help.empty()) return flags;
+  if (!raw.ranks.empty()) flags.ranks = parse_counts("--ranks", raw.ranks, 1, kMostRanks);
+  flags.network = open_network(raw.network);
+  if (!raw.hosts.empty()) take_hosts(raw.hosts, flags);
+  if (flags.ranks.empty())
+    throw ConfigError("simulate needs --ranks or --hosts", "--ranks 8,64,1024, or --hosts 128x8");
+  flags.rate = parse_device_rate(raw.rate);
+  flags.traces_sums = !raw.no_sums;
+  parse_train(flags, app.remaining());
+  if (!flags.train.help.empty()) flags.help = flags.train.help;
+  return flags;
+}
+
+}  // namespace lockstep

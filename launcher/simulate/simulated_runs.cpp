@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/simulate/simulated_runs.h"
+
+#include <algorithm>
+#include <exception>
+#include <fmt/format.h>
+#include <map>
+
+#include "core/base/check.h"
+#include "core/base/number_format.h"
+#include "core/host/process_memory.h"
+#include "launcher/plan/forecast.h"
+#include "launcher/plan/plan_request.h"
+#include "launcher/settings/placeholder_data.h"
+#include "parallel/batch/run_samples.h"
+
+namespace lockstep {
+namespace {
+
+using simulation::Expression;
+using simulation::RankOrder;
+using simulation::SimulationRequest;
+using simulation::SimulationResult;
+using simulation::Traffic;
+
+/// Ranks whose work a timeline shows.
+constexpr int kPicturedRanks = 16;
+
+RankTraffic most_of(const std::vector<Traffic>& ranks, double share) {
+  RankTraffic most;
+  for (const Traffic& rank : ranks) {
+    most.calls = std::max(most.calls, rank.all_calls());
+    most.messages = std::max(most.messages, rank.messages);
+    most.bytes = std::max(most.bytes, rank.bytes);
+    most.network_bytes = std::max(most.network_bytes, rank.network_bytes);
+    most.all_messages += rank.messages;
+    most.all_bytes += rank.bytes;
+  }
+  for (std::uint64_t* value : {&most.calls,
+                               &most.messages,
+                               &most.bytes,
+                               &most.network_bytes,
+                               &most.all_messages,
+                               &most.all_bytes})
+    *value = std::uint64_t(double(*value) * share);
+  return most;
+}
+
+std::string text_of(const simulation::RankEnd& end) {
+  if (!end.error) return "waits for ever in " + end.waits_for;
+  try {
+    std::rethrow_exception(end.error);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown exception";
+  }
+}
+
+/// One line for each way in which ranks ended that is no end of a training.
+void add_ends(const SimulationResult& result,
+              const std::string& order,
+              std::vector<std::string>& failures) {
+  std::map<std::string, std::vector<int>> ranks;
+  for (std::size_t r = 0; r < result.ends.size(); ++r)
+    if (result.ends[r].error || !result.ends[r].waits_for.empty())
+      ranks[text_of(result.ends[r])].push_back(int(r));
+  for (const auto& [text, of] : ranks)
+    failures.push_back(
+        of.size() == 1
+            ? fmt::format("{}: rank {}: {}", order, of[0], text)
+            : fmt::format("{}: {} ranks, rank {} first: {}", order, of.size(), of[0], text));
+}
+
+void add_loads(const SimulationResult& result,
+               const std::string& order,
+               std::vector<std::string>& failures) {
+  std::uint64_t last = 0;
+  for (const auto& [epoch, counts] : result.loads) last = std::max(last, epoch);
+  for (const auto& [epoch, counts] : result.loads)
+    for (const auto& [times, samples] : counts) {
+      if (times == 1 || (times == 0 && epoch == last)) continue;
+      failures.push_back(fmt::format(
+          "{}: {} samples of epoch {} were loaded {} times", order, samples, epoch + 1, times));
+    }
+}
+
+void add_sums(const SimulationRequest& request,
+              const SimulationResult& result,
+              const std::string& order,
+              std::vector<std::string>& failures) {
+  for (const std::string& wrong : result.wrong_sums) failures.push_back(order + ": " + wrong);
+  if (result.wrong_sum_count > std::ssize(result.wrong_sums))
+    failures.push_back(fmt::format("{}: {} wrong sums in all", order, result.wrong_sum_count));
+  const bool sharded = request.options.sharding != Sharding::none;
+  const std::int64_t copies = sharded ? 1 : request.cluster.ranks;
+  const std::int64_t expected = result.trained_elems * copies * request.options.steps;
+  // Small buckets stay whole on every rank of a sharded optimizer.
+  if (result.tree == simulation::kUnknown || result.checked_elems == expected ||
+      (sharded && result.checked_elems > expected))
+    return;
+  failures.push_back(fmt::format("{}: {} elements were updated from sums, expected {}",
+                                 order,
+                                 format_count(double(result.checked_elems)),
+                                 format_count(double(expected))));
+}
+
+std::uint64_t sent(const std::vector<Traffic>& ranks) {
+  std::uint64_t calls = 0;
+  for (const Traffic& rank : ranks) calls += rank.all_calls() * 1'000'003 + rank.bytes;
+  return calls;
+}
+
+class Simulator {
+ public:
+  explicit Simulator(SimulateFlags& flags) : flags_(flags) {
+    const PlanRequest plan =
+        request_for(flags.train, open_placeholder(flags.train), flags.ranks.back(), false);
+    base_.model = plan.model;
+    base_.loss = plan.loss;
+    base_.options = plan.options;
+    base_.options.checkpoint = {};
+    base_.options.augmentation = {};
+    base_.options.distillation = {};
+    base_.options.init.clear();
+    base_.options.log_every = 0;
+    base_.samples = plan.data.train->spec();
+    base_.dataset_size = plan.data.train->size();
+    base_.options.steps = total_steps(base_.options, base_.dataset_size);
+    base_.options.epochs = 0;
+    base_.options.samples = 0;
+    base_.dataset_size = std::max(base_.dataset_size, base_.options.global_batch);
+    base_.cluster.device.peaks = peaks_of(flags.rate, base_.options.precision);
+    base_.cluster.device.spread = flags.spread;
+    base_.cluster.network = flags.network;
+    base_.cluster.seed = base_.options.seed;
+  }
+
+  SimulatedRuns run(int ranks) {
+    SimulationRequest request = base_;
+    request.cluster.ranks = ranks;
+    request.cluster.traces_sums = flags_.traces_sums;
+    const bool pictured = !flags_.timeline.empty() && ranks == flags_.ranks.back();
+    for (int r = 0; pictured && r < std::min(ranks, kPicturedRanks); ++r)
+      request.pictured_ranks.push_back(r);
+    SimulatedRuns runs;
+    runs.ranks = ranks;
+    runs.hosts = (ranks - 1) / flags_.network.ranks_per_host + 1;
+    forget_peak_resident();
+    const SimulationResult by_time = simulation::simulate(request);
+    take(request, by_time, runs);
+    check(request, by_time, "by time", runs);
+    if (pictured) write_timeline(flags_.timeline, by_time);
+    request.pictured_ranks.clear();
+    request.cluster.order = RankOrder::random;
+    for (std::int64_t i = 0; i < flags_.arrival_orders && runs.failures.empty(); ++i) {
+      request.cluster.seed = base_.cluster.seed + std::uint64_t(i);
+      const SimulationResult result = simulation::simulate(request);
+      const std::string order = fmt::format("random order {}", request.cluster.seed);
+      check(request, result, order, runs);
+      if (sent(result.all) != sent(by_time.all))
+        runs.failures.push_back(order + ": ranks sent other collectives than by time");
+      ++runs.orders;
+    }
+    return runs;
+  }
+
+ private:
+  static void check(const SimulationRequest& request,
+                    const SimulationResult& result,
+                    const std::string& order,
+                    SimulatedRuns& runs) {
+    const std::size_t before = runs.failures.size();
+    add_ends(result, order, runs.failures);
+    if (runs.failures.size() > before) return;  // what follows would be its consequences
+    add_loads(result, order, runs.failures);
+    add_sums(request, result, order, runs.failures);
+  }
+
+  static void take(const SimulationRequest& request,
+                   const SimulationResult& result,
+                   SimulatedRuns& runs) {
+    runs.wall_s = result.wall_s;
+    runs.peak_bytes = result.peak_bytes;
+    runs.startup_s = result.startup_s;
+    runs.startup = most_of(result.startup, 1);
+    std::vector<Traffic> in_steps;
+    for (std::size_t r = 0; r < result.all.size(); ++r)
+      in_steps.push_back(result.all[r] - result.startup[r]);
+    const std::size_t steps = result.steps.size();
+    if (steps > 0) runs.step = most_of(in_steps, 1.0 / double(steps));
+    // The first step has none before it whose end it could wait for.
+    const std::size_t first = steps > 1 ? 1 : 0;
+    if (steps > 0)
+      runs.step_s = (result.steps.back().end - result.steps[first].begin) / double(steps - first);
+    if (runs.step_s > 0) runs.samples_per_s = double(request.options.global_batch) / runs.step_s;
+    runs.micro_batches_least = result.micro_batches_least;
+    runs.micro_batches_most = result.micro_batches_most;
+    runs.sums_checked = result.tree != simulation::kUnknown;
+    runs.summed_elems = result.checked_elems;
+    runs.tree = result.tree;
+  }
+
+  SimulateFlags& flags_;
+  SimulationRequest base_;
+};
+
+}  // namespace
+
+std::vector<SimulatedRuns> simulate_all(SimulateFlags& flags) {
+  Simulator simulator(flags);
+  std::vector<SimulatedRuns> all;
+  for (const int ranks : flags.ranks) {
+    all.push_back(simulator.run(ranks));
+    if (all.back().tree != all.front().tree)
+      all.back().failures.push_back(
+          fmt::format("gradients are summed in another order than on {} ranks", all.front().ranks));
+  }
+  return all;
+}
+
+}  // namespace lockstep

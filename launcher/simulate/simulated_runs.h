@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/simulate/simulate_flags.h"
+#include "parallel/simulation/simulation.h"
+
+namespace lockstep {
+
+/// What one rank sends, at most over the ranks, and all of them.
+struct RankTraffic {
+  std::uint64_t calls = 0, messages = 0, bytes = 0, network_bytes = 0;  ///< the most of a rank
+  std::uint64_t all_messages = 0, all_bytes = 0;
+};
+
+/// A rank count, simulated.
+struct SimulatedRuns {
+  int ranks = 1, hosts = 1;
+  std::vector<std::string> failures;  ///< what did not hold, for people; empty: all did
+  RankTraffic startup, step;          ///< of a step, the mean
+  double startup_s = 0, step_s = 0;   ///< predicted; of the steps after the first the mean
+  double samples_per_s = 0;
+  std::int64_t micro_batches_least = 0, micro_batches_most = 0;
+  bool sums_checked = false;
+  std::int64_t summed_elems = 0;  ///< whose sums were followed, over ranks and steps
+  simulation::Expression tree = simulation::kUnknown;
+  std::int64_t orders = 1;  ///< of arrival that were tried
+  double wall_s = 0;        ///< of this process, for the run by time
+  std::uint64_t peak_bytes = 0;
+};
+
+/// The training of `flags` on each of its rank counts, once by time and once in each random order.
+/// Failures of one count do not keep the next from being tried.
+std::vector<SimulatedRuns> simulate_all(SimulateFlags& flags);
+
+/// Writes spans and links of `result` in the Trace Event Format of Chrome, which Perfetto reads: a
+/// process a rank with a track a stream, and the network's links. Throws EnvironmentError.
+void write_timeline(const std::string& file, const simulation::SimulationResult& result);
+
+}  // namespace lockstep
