@@ -133,7 +133,8 @@ class Replica {
   /// TrainOptions::sharding (optimizer or gradients) and Precision::bf16 the first call after a
   /// step is a collective, which gathers them; otherwise a rank alone may call it.
   std::vector<io::NamedTensor> weights() const;
-  /// io::weights_sha256() of weights(), copied one tensor at a time. Collective as weights() is.
+  /// io::weights_sha256() of weights(), copied one tensor at a time; empty where the device has no
+  /// memory (Backend::has_memory()). Collective as weights() is.
   std::string weights_sha256() const;
   /// Sums of the last step's gradients (scaled by one over the samples), in declaration order,
   /// without frozen parameters. With TrainOptions::sharding what this rank does not own is
