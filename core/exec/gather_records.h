@@ -8,13 +8,23 @@
 
 namespace lockstep {
 
-/// Every rank's record, by rank, on every rank: its bytes as they are. Collective.
+/// Every rank's record, by rank, on every rank: its bytes as they are. Collective. Each rank
+/// receives them all, so that records are small where there may be thousands; agreement.h is for
+/// what is the largest, the first, or equal.
 template <typename Record>
 std::vector<Record> gather_records(Communicator& communicator, const Record& own) {
   static_assert(std::is_trivially_copyable_v<Record> && !std::is_same_v<Record, bool>);
   std::vector<Record> all(std::size_t(communicator.size()));
   communicator.all_gather(&own, all.data(), sizeof own);
   return all;
+}
+
+/// Rank `rank`'s record on every rank. Collective.
+template <typename Record>
+Record record_of_rank(Communicator& communicator, Record own, int rank) {
+  static_assert(std::is_trivially_copyable_v<Record>);
+  communicator.broadcast(&own, sizeof own, rank);
+  return own;
 }
 
 }  // namespace lockstep

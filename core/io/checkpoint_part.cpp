@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
 #include "core/base/file_reader.h"
 #include "core/base/parameter_names.h"
+#include "core/base/rank_list.h"
 #include "core/base/sha256.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
@@ -152,10 +153,9 @@ void collect_parts(const fs::path& unfinished,
     std::erase_if(awaited, [&](int rank) { return holds(names, part_name(rank)); });
     if (awaited.empty()) break;
     if (std::chrono::duration<double>(Clock::now() - begin).count() > patience_s)
-      throw EnvironmentError(fmt::format("{}: rank{} {} {} not written {} within {:.0f} s",
+      throw EnvironmentError(fmt::format("{}: {} {} not written {} within {:.0f} s",
                                          as_written(unfinished.string()),
-                                         awaited.size() == 1 ? "" : "s",
-                                         fmt::join(awaited, ", "),
+                                         format_ranks(awaited),
                                          awaited.size() == 1 ? "has" : "have",
                                          awaited.size() == 1 ? "its part" : "their parts",
                                          patience_s),

@@ -9,6 +9,7 @@
 
 #include "core/base/env.h"
 #include "core/base/number_format.h"
+#include "core/exec/agreement.h"
 #include "core/exec/gather_records.h"
 #include "launcher/advice/memory_consumers.h"
 #include "launcher/advice/memory_format.h"
@@ -33,12 +34,6 @@ constexpr std::uint64_t kMinUser = 64 * kMiB;
 std::uint64_t without_share(std::uint64_t bytes, std::uint64_t share) {
   return bytes - bytes / share;
 }
-
-/// What every rank tells the others.
-struct NeedCard {
-  std::uint64_t needed = 0;  ///< MemoryTarget::needed() of its own plan in its own room
-  std::uint64_t over_limit = 0;
-};
 
 /// Negative: so much is left.
 double excess(std::uint64_t needed, const MemoryHeadroom& room) {
@@ -90,16 +85,13 @@ TrainingMemory::TrainingMemory(RankContext& context, PlanRequest request, std::s
     : context_(context),
       request_(std::move(request)),
       model_(std::move(model)),
-      headrooms_(gather_memory_headroom(
+      own_(memory_headroom(
           context,
           bytes_of_collectives(
-              context, request_.options, plan_batch(request_.options, request_.ranks)))) {}
+              context, request_.options, plan_batch(request_.options, request_.ranks)))),
+      least_(least_headroom(context.host_communicator(), own_)) {}
 
-MemoryTarget TrainingMemory::headroom_target() const {
-  const MemoryHeadroom& least = *std::ranges::min_element(
-      headrooms_, {}, [](const MemoryHeadroom& room) { return room.bytes.value_or(kUnlimited); });
-  return target_in(least);
-}
+MemoryTarget TrainingMemory::headroom_target() const { return target_in(least_); }
 
 MemoryTarget TrainingMemory::target_in(const MemoryHeadroom& room) const {
   return {.bytes = room.bytes.value_or(kUnlimited),
@@ -107,59 +99,45 @@ MemoryTarget TrainingMemory::target_in(const MemoryHeadroom& room) const {
           .colocated_ranks = room.colocated_ranks};
 }
 
-std::vector<std::uint64_t> TrainingMemory::needs_of(const MemoryTable& table) const {
-  std::vector<std::uint64_t> needs;
-  for (const MemoryHeadroom& room : headrooms_) needs.push_back(target_in(room).needed(table));
-  return needs;
-}
-
-std::size_t TrainingMemory::tightest(const std::vector<std::uint64_t>& needs) const {
-  std::size_t found = 0;
-  for (std::size_t rank = 1; rank < headrooms_.size(); ++rank)
-    if (excess(needs[rank], headrooms_[rank]) > excess(needs[found], headrooms_[found]))
-      found = rank;
-  return found;
-}
-
 MemoryPlan TrainingMemory::require_headroom() const {
   MemoryPlan plan;
-  NeedCard own;
+  std::uint64_t own_need = 0;  // of its own plan in its own room
   std::exception_ptr over_limit;
   try {
     plan = plan_memory(context_.backend(), request_);
     // Of a GPU that ranks share, what is gone is not this one's alone.
-    if (!request_.on_host && headrooms_[own_rank()].colocated_ranks > 1)
+    if (!request_.on_host && own_.colocated_ranks > 1)
       plan.table[MemoryCategory::context] = std::nullopt;
-    own.needed = target_in(headrooms_[own_rank()]).needed(plan.table);
+    own_need = target_in(own_).needed(plan.table);
   } catch (const OutOfMemory&) {
     over_limit = std::current_exception();
-    own.over_limit = 1;
   }
-  const std::vector<NeedCard> cards = gather_records(context_.host_communicator(), own);
-  if (over_limit) std::rethrow_exception(over_limit);
-  std::vector<std::uint64_t> needs;
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+  Communicator& ranks = context_.host_communicator();
+  const int over = first_rank(ranks, over_limit != nullptr);
+  if (over >= 0) {
+    const MemoryHeadroom there = headroom_of_rank(ranks, own_, over);
+    if (over_limit) std::rethrow_exception(over_limit);
     // Unlike kernels: what they want need not be the same everywhere.
-    if (cards[rank].over_limit != 0)
-      throw ExplainedOutOfMemory(
-          fmt::format("memory: {} exceeds the --memory-limit on rank {}", model_, rank),
-          "see the message of that rank: its kernels take more memory than those of others",
-          {},
-          {int(rank), headrooms_[rank].host});
-    needs.push_back(cards[rank].needed);
+    throw ExplainedOutOfMemory(
+        fmt::format("memory: {} exceeds the --memory-limit on rank {}", model_, over),
+        "see the message of that rank: its kernels take more memory than those of others",
+        {},
+        {over, there.host});
   }
-  const std::size_t rank = tightest(needs);
-  const MemoryHeadroom& room = headrooms_[rank];
-  if (excess(needs[rank], room) <= 0) return plan;
+  const double own_excess = excess(own_need, own_), most = largest(ranks, own_excess);
+  if (most <= 0) return plan;
+  const int tightest = first_rank(ranks, own_excess == most);
+  const MemoryHeadroom room = headroom_of_rank(ranks, own_, tightest);
+  const std::uint64_t needed = record_of_rank(ranks, own_need, tightest);
   MemoryTarget target = target_in(room);
-  target.more = needs[rank] - std::min(needs[rank], target.needed(plan.table));
+  target.more = needed - std::min(needed, target.needed(plan.table));
   throw ExplainedOutOfMemory(
       fmt::format("memory: {} takes {} ({} bytes) of a rank, {} more than the headroom: "
                   "{}",
                   model_,
-                  format_bytes(double(needs[rank])),
-                  needs[rank],
-                  format_bytes(double(needs[rank] - *room.bytes)),
+                  format_bytes(double(needed)),
+                  needed,
+                  format_bytes(double(needed - *room.bytes)),
                   to_string(room)),
       headroom_hint(request_, target),
       details(plan, room),
@@ -180,15 +158,14 @@ std::string TrainingMemory::headroom_hint(const PlanRequest& request,
 std::string TrainingMemory::hint_for(const PlanRequest& request,
                                      const MemoryPlan& plan,
                                      const std::string& otherwise) const {
-  const std::vector<std::uint64_t> needs = needs_of(plan.table);
-  const std::size_t rank = tightest(needs);
+  // The plan is equal on all ranks, so that the one with the least room is the tightest.
+  const std::uint64_t needed = target_in(least_).needed(plan.table);
   const std::uint64_t limit = request.options.memory_limit;
   const bool over_limit = limit > 0 && plan.limited_bytes > limit;
-  if (over_limit || excess(needs[rank], headrooms_[rank]) > 0)
-    return headroom_hint(request, target_in(headrooms_[rank]));
+  if (over_limit || excess(needed, least_) > 0) return headroom_hint(request, target_in(least_));
   // There seemed to be room: how much is missing is not known.
-  MemoryTarget target = target_in(headrooms_[own_rank()]);
-  target.bytes = without_share(needs[own_rank()], kSavedShare);
+  MemoryTarget target = target_in(own_);
+  target.bytes = without_share(needed, kSavedShare);
   const MemoryAdvice advice = advise(context_.backend(), request, target);
   return advice.fix ? words_of(*advice.fix, request) : otherwise;
 }
@@ -235,10 +212,7 @@ void TrainingMemory::rethrow_explained() const {
         hint = hint_for(bounded, plan, error.hint());
       } catch (const TooLate&) {
       }
-      explained.emplace(error.what(),
-                        hint,
-                        details(plan, headrooms_[own_rank()]),
-                        known ? *known : FaultingRank{});
+      explained.emplace(error.what(), hint, details(plan, own_), known ? *known : FaultingRank{});
     } catch (...) {
       // Without memory for that, or with a device that is lost, what is known must do.
     }

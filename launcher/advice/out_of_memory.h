@@ -40,12 +40,7 @@ class TrainingMemory {
  private:
   static constexpr std::chrono::seconds kAdviceTime{1};
 
-  std::size_t own_rank() const { return std::size_t(context_.rank()); }
   MemoryTarget target_in(const MemoryHeadroom& room) const;
-  /// What rank 0's table counts for every rank.
-  std::vector<std::uint64_t> needs_of(const MemoryTable& table) const;
-  /// Where `needs` of the ranks exceed their rooms most or come closest to that.
-  std::size_t tightest(const std::vector<std::uint64_t>& needs) const;
   std::string details(const MemoryPlan& plan, const MemoryHeadroom& room) const;
   /// What to do where `request` does not fit `target`, of which some may be gone when it is tried.
   std::string headroom_hint(const PlanRequest& request, const MemoryTarget& target) const;
@@ -57,7 +52,7 @@ class TrainingMemory {
   RankContext& context_;
   PlanRequest request_;
   std::string model_;
-  std::vector<MemoryHeadroom> headrooms_;  // by rank
+  MemoryHeadroom own_, least_;  // of this rank; of the rank that has the least
 };
 
 }  // namespace lockstep

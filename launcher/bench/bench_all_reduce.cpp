@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/base/median.h"
 #include "core/base/number_format.h"
+#include "core/exec/agreement.h"
 #include "core/exec/backend.h"
 #include "core/exec/gather_records.h"
 #include "core/host/cores.h"
@@ -178,7 +179,7 @@ class TimedExchange {
     const auto begin = Clock::now();
     for (int i = 0; i < repeats; ++i) once();
     const double own = std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
-    return std::ranges::max(gather_records(job_.host_communicator(), own));
+    return largest(job_.host_communicator(), own);
   }
 
   Job& job_;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/commands/auto_sharding.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 
 #include "core/base/number_format.h"
-#include "core/exec/gather_records.h"
+#include "core/exec/agreement.h"
 #include "parallel/memory/sharding_choice.h"
 
 namespace lockstep {
@@ -16,8 +15,7 @@ std::string resolve_sharding(RankContext& context,
                              TrainFlags& flags) {
   ShardingChoice choice = choose_sharding(context.backend(), request, room);
   // Kernels of different devices may want different memory: what one rank needs, all do.
-  for (const Sharding sharding : gather_records(context.host_communicator(), choice.sharding))
-    choice.sharding = std::max(choice.sharding, sharding);
+  choice.sharding = Sharding(largest(context.host_communicator(), std::uint64_t(choice.sharding)));
   flags.chooses_sharding = false;
   flags.options.sharding = choice.sharding;
   const auto bytes = [](const std::optional<std::uint64_t>& taken) {

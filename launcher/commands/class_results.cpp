@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <iostream>
 
-#include "core/exec/gather_records.h"
+#include "core/exec/agreement.h"
 #include "launcher/output/run_json.h"
 #include "launcher/predict/evaluation_report.h"
 #include "launcher/predict/saved_run.h"
@@ -20,10 +20,7 @@ void require_class_results(const data::DataSplit& data) {
                       "keep one with --val-fraction, or leave --per-class out");
 }
 
-bool all_done(Job& job, int code) {
-  const auto codes = gather_records(job.host_communicator(), std::int32_t(code));
-  return std::ranges::all_of(codes, [](std::int32_t one) { return one == 0; });
-}
+bool all_done(Job& job, int code) { return all_ranks(job.host_communicator(), code == 0); }
 
 int write_class_results(Job& job,
                         const TrainFlags& flags,

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/rank_list.h"
 #include "launcher/doctor/report.h"
 
 namespace lockstep::doctor {
@@ -28,12 +29,13 @@ std::string who(const RankReport& report) {
 std::string list_who(const std::vector<const RankReport*>& reports) {
   if (reports.size() == 1) return who(*reports[0]);
   std::set<std::string> hosts;
-  std::string ranks;
+  std::vector<int> ranks;
   for (const RankReport* report : reports) {
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(report->rank);
+    ranks.push_back(report->rank);
     hosts.insert(report->host);
   }
-  return fmt::format("ranks {} on {}", ranks, hosts.size() == 1 ? *hosts.begin() : "several hosts");
+  return fmt::format(
+      "{} on {}", format_ranks(ranks), hosts.size() == 1 ? *hosts.begin() : "several hosts");
 }
 
 std::string without_host(const RankReport& report) {

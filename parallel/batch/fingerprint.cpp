@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/random.h"
+#include "core/base/rank_list.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
 
@@ -38,24 +39,23 @@ Fingerprint parse(const std::string& text) {
   return entries;
 }
 
-std::string describe(const std::string& key,
-                     const std::map<std::string, std::vector<int>>& ranks_of_value) {
+using RanksOfValue = std::map<std::string, std::vector<int>>;
+
+std::string describe(const std::string& key, const RanksOfValue& ranks_of_value) {
   std::vector<std::string> parts;
   for (const auto& [value, ranks] : ranks_of_value)
-    parts.push_back(fmt::format(
-        "{} on rank{} {}", value, ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")));
+    parts.push_back(fmt::format("{} on {}", value, format_ranks(ranks)));
   return fmt::format("{} is {}", key, fmt::join(parts, " and "));
 }
 
 /// Ranks that do not know a key (another version of the program) differ as well.
-void add_missing(std::map<std::string, std::vector<int>>& ranks_of_value, int ranks) {
+void add_missing(RanksOfValue& ranks_of_value, std::size_t ranks) {
+  std::vector<bool> has(ranks);
+  for (const auto& [value, having] : ranks_of_value)
+    for (const int rank : having) has[std::size_t(rank)] = true;
   std::vector<int> missing;
-  for (int rank = 0; rank < ranks; ++rank) {
-    bool found = false;
-    for (const auto& [value, having] : ranks_of_value)
-      found = found || std::ranges::find(having, rank) != having.end();
-    if (!found) missing.push_back(rank);
-  }
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    if (!has[rank]) missing.push_back(int(rank));
   if (!missing.empty()) ranks_of_value["absent"] = missing;
 }
 
@@ -68,14 +68,20 @@ Fingerprint fingerprint_of_rank_0(Communicator& communicator,
 
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint) {
   if (communicator.size() == 1) return;
-  std::map<std::string, std::map<std::string, std::vector<int>>> values;
-  const auto texts = gather_strings(communicator, serialise(fingerprint));
-  for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    for (const auto& [key, value] : parse(texts[rank])) values[key][value].push_back(int(rank));
-  for (auto& [key, ranks_of_value] : values) add_missing(ranks_of_value, int(texts.size()));
+  const auto variants = gather_distinct_strings(communicator, serialise(fingerprint));
+  if (variants.size() == 1) return;
+  std::map<std::string, RanksOfValue> values;
+  for (const auto& [text, ranks] : variants)
+    for (const auto& [key, value] : parse(text)) {
+      std::vector<int>& all = values[key][value];
+      all.insert(all.end(), ranks.begin(), ranks.end());
+    }
   std::vector<std::string> differences;
-  for (const auto& [key, ranks_of_value] : values)
+  for (auto& [key, ranks_of_value] : values) {
+    for (auto& [value, ranks] : ranks_of_value) std::ranges::sort(ranks);
+    add_missing(ranks_of_value, std::size_t(communicator.size()));
     if (ranks_of_value.size() > 1) differences.push_back(describe(key, ranks_of_value));
+  }
   if (!differences.empty())
     throw ConfigError(fmt::format("ranks differ: {}", fmt::join(differences, "; ")),
                       "start every rank with the same program, flags and data");

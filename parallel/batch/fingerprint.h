@@ -14,7 +14,8 @@ namespace lockstep {
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 
 /// Compares across ranks. Throws ConfigError, the same on every rank, naming each key that differs
-/// and which ranks have which value. Collective.
+/// and which ranks have which value. Collective. Compares a hash of the whole at first (XXH64: 16
+/// bytes, whatever the number of ranks); only where that differs do ranks send what they have.
 void compare_fingerprints(Communicator& communicator, const Fingerprint& fingerprint);
 
 /// What `compute` returns on rank 0, where alone it is called, on every rank; or its error.

@@ -4,16 +4,12 @@
 #include <algorithm>
 #include <exception>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include "core/exec/gather_records.h"
+#include "core/exec/agreement.h"
+#include "core/host/machine.h"
+#include "parallel/comm/collective_strings.h"
 
 namespace lockstep {
-namespace {
-
-constexpr std::size_t kMaxHost = 64;
-
-}  // namespace
 
 std::string format_call(const CallCard& call) {
   constexpr const char* kNames[] = {"barrier",
@@ -49,11 +45,7 @@ DeadlockDetector::DeadlockDetector(Communicator& world, const Position& position
   static_assert(sizeof(Standing) % sizeof(float) == 0);
   constexpr auto kFloats = std::int64_t(sizeof(Standing) / sizeof(float));
   for (int r = 0; r < ranks_; ++r) blocks_.push_back({r * kFloats, kFloats});
-  std::array<char, kMaxHost> own{};
-  gethostname(own.data(), own.size() - 1);
-  std::vector<std::array<char, kMaxHost>> all(std::size_t(ranks_), own);
-  last_channel_->all_gather(own.data(), all.data(), own.size());
-  for (const auto& host : all) hosts_.emplace_back(host.data());
+  hosts_ = gather_common_strings(*last_channel_, host_name());
 }
 
 DeadlockDetector::~DeadlockDetector() {
@@ -66,7 +58,7 @@ DeadlockDetector::~DeadlockDetector() {
   }
   try {
     // Ranks that know of fewer rounds miss one at most: a round takes all of them.
-    const std::uint64_t most = std::ranges::max(gather_records(*last_channel_, rounds_));
+    const std::uint64_t most = largest(*last_channel_, rounds_);
     if (round_) round_->wait();
     while (rounds_ < most) {
       round_.reset();

@@ -44,16 +44,23 @@ struct Odd {
 };
 
 /// `alike(a, b)`: whether two ranks do the same, an equivalence. Where there is no majority, `rank`
-/// is the first that does not do as rank 0.
+/// is the first that does not do as rank 0. Compares 4 N pairs: the only group that can be a
+/// majority is found by votes that cancel out (Boyer and Moore 1991, "MJRTY").
 template <typename Alike>
 Odd find_odd(int ranks, Alike alike) {
-  Odd odd;
-  for (int r = 0; r < ranks && !odd.is_minority; ++r) {
-    int count = 0;
-    for (int other = 0; other < ranks; ++other) count += alike(r, other) ? 1 : 0;
-    odd.is_minority = 2 * count > ranks;
-    if (odd.is_minority) odd.reference = r;
+  int candidate = 0, votes = 0, count = 0, lowest = ranks;
+  for (int r = 0; r < ranks; ++r) {
+    if (votes == 0) candidate = r;
+    votes += alike(candidate, r) ? 1 : -1;
   }
+  for (int r = 0; r < ranks; ++r)
+    if (alike(candidate, r)) {
+      ++count;
+      lowest = std::min(lowest, r);
+    }
+  Odd odd;
+  odd.is_minority = 2 * count > ranks;
+  if (odd.is_minority) odd.reference = lowest;
   for (int r = 0; r < ranks && odd.rank < 0; ++r)
     if (!alike(odd.reference, r)) odd.rank = r;
   return odd;

@@ -4,17 +4,17 @@
 #include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <fstream>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "core/base/fixed_text.h"
 #include "core/base/random.h"
-#include "core/exec/gather_records.h"
+#include "core/base/rank_list.h"
+#include "core/exec/agreement.h"
 #include "core/host/machine.h"
 #include "lockstep/error.h"
+#include "parallel/comm/collective_strings.h"
 
 namespace lockstep {
 namespace {
@@ -23,11 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr double kPatienceSeconds = 10;
 constexpr int kMaxLevels = 64;
-
-struct Answer {
-  char host[64] = {};
-  bool sees = false;
-};
 
 /// The folder so many levels above `folder`.
 fs::path above(const std::string& folder, int levels) {
@@ -77,16 +72,20 @@ std::optional<FolderSight> look_for_shared_folder(Communicator& communicator,
   }
   communicator.broadcast(&call, sizeof call, 0);
   if (!call.written) return std::nullopt;
-  Answer own;
-  set_text(own.host, host_name());
-  own.sees = !folder.empty() && appears(file_of(folder, call.levels, call.token), writes) &&
-             (!writes || hash_of_rest(folder, call.levels) == call.rest);
-  const std::vector<Answer> answers = gather_records(communicator, own);
+  const bool sees = !folder.empty() && appears(file_of(folder, call.levels, call.token), writes) &&
+                    (!writes || hash_of_rest(folder, call.levels) == call.rest);
+  const bool all_see = all_ranks(communicator, sees);
   std::error_code ignored;
   if (communicator.rank() == 0) fs::remove(file_of(folder, call.levels, call.token), ignored);
-  FolderSight sight{.host = answers[0].host, .blind = {}};
-  for (std::size_t r = 0; r < answers.size(); ++r)
-    if (!answers[r].sees) sight.blind.push_back(fmt::format("rank {} on {}", r, answers[r].host));
+  FolderSight sight{.host = broadcast_string(communicator, host_name()), .blind = {}};
+  if (all_see) return sight;
+  constexpr const char* kSees = "";
+  const auto hosts = gather_common_strings(communicator, sees ? kSees : "on " + host_name());
+  std::vector<int> blind;
+  for (std::size_t r = 0; r < hosts.size(); ++r)
+    if (hosts[r] != kSees) blind.push_back(int(r));
+  sight.blind_ranks = int(blind.size());
+  sight.blind = format_ranks_by_place(blind, [&](int rank) { return hosts[std::size_t(rank)]; });
   return sight;
 }
 
@@ -98,7 +97,7 @@ void check_shared_folder(Communicator& communicator, const std::string& folder) 
   throw EnvironmentError(fmt::format("the output folder {} of rank 0 on {} is not the one of {}",
                                      folder,
                                      sight->host,
-                                     fmt::join(sight->blind, ", ")),
+                                     sight->blind),
                          "`out` must lie on a file system that all nodes share");
 }
 

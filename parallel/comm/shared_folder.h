@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "core/exec/communicator.h"
 
@@ -13,8 +12,9 @@ namespace lockstep {
 /// above that is there. All look for it, for some seconds, since network file systems remember what
 /// was not there. A rank whose `folder` is empty sees none.
 struct FolderSight {
-  std::string host;                ///< rank 0's
-  std::vector<std::string> blind;  ///< ranks that do not see it: "rank 3 on node7"
+  std::string host;     ///< rank 0's
+  std::string blind;    ///< ranks that do not see it: "rank 3 on node7"; empty: all do
+  int blind_ranks = 0;  ///< how many those are
 };
 
 /// Collective. Nothing, on every rank alike: rank 0 cannot write a file there. `writes`: a rank

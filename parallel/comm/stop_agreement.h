@@ -11,39 +11,38 @@
 
 namespace lockstep {
 
-/// What every rank put into one part of a message.
-class RankParts {
- public:
-  RankParts(const float* first, int stride, int ranks)
-      : first_(first), stride_(stride), ranks_(ranks) {}
-  int ranks() const { return ranks_; }
-  const float* of(int rank) const { return first_ + std::ptrdiff_t(rank) * stride_; }
-
- private:
-  const float* first_;
-  int stride_, ranks_;
-};
-
-/// A few numbers that travel along with the StopAgreement's.
+/// A few numbers that travel along with the StopAgreement's. Of each the sum over all ranks comes,
+/// which is exact, in whatever order it is added up, where the numbers are integers with a sum
+/// below 2^24 or all ranks but one write 0.
 class MessagePart {
  public:
   virtual ~MessagePart() = default;
+  /// The same on every rank, and always.
   virtual int floats() const = 0;
-  /// A message is about to leave: at the same call of poll() on every rank.
+  /// A message is about to leave: at the same call of poll() on every rank. `own` holds zeros.
   virtual void write(float* own) = 0;
-  /// That message has come: at the same, later, call of poll() on every rank. Whatever it throws,
-  /// it throws on all of them.
-  virtual void read(const RankParts& parts) = 0;
+  /// That message has come: at the same, later, call of poll() on every rank, with the same sums.
+  /// Whatever it throws, it throws on all of them.
+  virtual void read(const float* sums) = 0;
 };
 
-/// Has the ranks stop after the same step, whichever of them was asked to. They exchange one small
-/// message that travels while the next step computes; where steps take microseconds, only every
-/// n-th call sends one, by rank 0's clock, which travels in the same message.
+/// Has the ranks stop after the same step, whichever of them was asked to. They add up one small
+/// message, an all-reduce that travels while the next step computes; where steps are shorter than
+/// seconds_between_messages(), only every n-th call sends one, by rank 0's clock, which travels in
+/// the same message.
+///
+/// A rank sends and receives about 2 log2(N) messages for each, and keeps one, whatever the number
+/// N of ranks. A rank that is asked to stop does so after at most two times between messages and
+/// two steps.
 class StopAgreement {
  public:
-  /// Between two messages, where steps are shorter.
-  static constexpr double kSeconds = 0.02;
-  static constexpr int kMaxCalls = 256;
+  /// Between two messages, where steps are shorter: kSeconds on up to kRanks ranks, then in
+  /// proportion to the ranks, N kSeconds / kRanks, up to kMaxSeconds; schedulers leave some 30 s
+  /// between signal and kill. So a rank sends 600 messages a second on 64 ranks, 63 on 1,024 and 14
+  /// on 10,000.
+  static constexpr double kSeconds = 0.02, kMaxSeconds = 2;
+  static constexpr int kRanks = 64, kMaxCalls = 256;
+  static double seconds_between_messages(int ranks);
 
   /// Collective. `asked` is called on this rank; empty: never asks, but still takes part. `parts`:
   /// the same ones on every rank; they must outlive it, and are never called where a rank is alone.
@@ -64,10 +63,9 @@ class StopAgreement {
   std::unique_ptr<Communicator> communicator_;  // null with one rank
   std::function<bool()> asked_;
   std::vector<MessagePart*> parts_;
-  int floats_ = 0;  // that a rank sends
-  // Of each rank: whether it was asked, calls until the next message, parts.
-  std::vector<float> messages_;
-  std::vector<CommBlock> blocks_;
+  double seconds_ = kSeconds;
+  // Ranks that were asked, calls until the next message (rank 0's), parts.
+  std::vector<float> message_;
   CommRequestPtr request_;
   MonotonicClock::time_point sent_;
   int stride_ = 1, calls_ = 0;

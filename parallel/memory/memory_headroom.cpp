@@ -6,6 +6,7 @@
 
 #include "core/base/fixed_text.h"
 #include "core/base/number_format.h"
+#include "core/exec/agreement.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "parallel/replica/device_sharing.h"
@@ -18,66 +19,66 @@ constexpr std::uint64_t kUnknownBytes = ~std::uint64_t{0};
 /// Training takes at most 3% and 8 MiB more than its plan (tests/launcher/planned.py measures it).
 constexpr std::uint64_t kKeptBytes = std::uint64_t{32} << 20, kKeptShare = 32;
 
-/// What every rank tells the others.
+/// As ranks send it to each other.
 struct RoomCard {
   char host[64] = {};
-  DeviceSharing place;
-  int is_host = 1;
-  std::uint64_t free = kUnknownBytes, own = kUnknownBytes, total = 0, of_collectives = 0;
+  std::uint64_t bytes = kUnknownBytes, kept = 0, total = 0;
+  int rank = 0, colocated_ranks = 1, own_limit = 0;
 };
 
-RoomCard own_card(Backend& backend) {
-  const DeviceMemory memory = backend.memory();
-  RoomCard card;
-  set_text(card.host, host_name());
-  card.place = device_sharing_of(memory);
-  card.is_host = memory.pool.empty();
-  card.free = memory.free.value_or(kUnknownBytes);
-  card.own = memory.own.value_or(kUnknownBytes);
-  card.total = memory.total;
+RoomCard card_of(const MemoryHeadroom& room) {
+  RoomCard card{.bytes = room.bytes.value_or(kUnknownBytes),
+                .kept = room.kept,
+                .total = room.total,
+                .rank = room.rank,
+                .colocated_ranks = room.colocated_ranks,
+                .own_limit = room.own_limit ? 1 : 0};
+  set_text(card.host, room.host);
   return card;
 }
 
-MemoryHeadroom room_of(const std::vector<RoomCard>& cards, std::size_t rank) {
-  const RoomCard& card = cards[rank];
-  MemoryHeadroom room;
-  room.rank = int(rank);
-  room.host = card.host;
+MemoryHeadroom room_of(const RoomCard& card) {
+  return {.bytes = card.bytes == kUnknownBytes ? std::nullopt : std::optional(card.bytes),
+          .kept = card.kept,
+          .total = card.total,
+          .rank = card.rank,
+          .host = card.host,
+          .colocated_ranks = card.colocated_ranks,
+          .own_limit = card.own_limit != 0};
+}
+
+}  // namespace
+
+MemoryHeadroom memory_headroom(RankContext& context, std::uint64_t of_collectives) {
   // Ranks that share it read one number, unless processes of others come or go meanwhile.
-  std::uint64_t free = kUnknownBytes;
-  int colocated_ranks = 0;
-  for (const RoomCard& other : cards) {
-    if (!other.place.is_shared_with(card.place)) continue;
-    free = std::min(free, other.free);
-    ++colocated_ranks;
-  }
-  if (free != kUnknownBytes) room.bytes = free / std::uint64_t(colocated_ranks);
-  room.colocated_ranks = colocated_ranks;
-  room.total = card.total;
-  if (card.own < room.bytes.value_or(kUnknownBytes)) {
-    room.bytes = card.own;
+  const ColocatedReadings all = read_together(context.host_communicator(), context.backend(), 0);
+  MemoryHeadroom room;
+  room.bytes = all.free;
+  room.total = all.own.total;
+  room.rank = context.rank();
+  room.host = host_name();
+  room.colocated_ranks = all.ranks;
+  if (room.bytes) *room.bytes /= std::uint64_t(all.ranks);
+  if (all.own.own && *all.own.own < room.bytes.value_or(kUnknownBytes)) {
+    room.bytes = all.own.own;
     room.colocated_ranks = 1;
     room.own_limit = true;
   }
   if (!room.bytes) return room;
-  room.kept = card.is_host ? kKeptBytes + *room.bytes / kKeptShare : card.of_collectives;
+  const bool is_host = all.own.pool.empty();
+  room.kept = is_host ? kKeptBytes + *room.bytes / kKeptShare : of_collectives;
   room.kept = std::min(*room.bytes, room.kept);
   *room.bytes -= room.kept;
   return room;
 }
 
-}  // namespace
+MemoryHeadroom headroom_of_rank(Communicator& ranks, const MemoryHeadroom& own, int rank) {
+  return room_of(record_of_rank(ranks, card_of(own), rank));
+}
 
-std::vector<MemoryHeadroom> gather_memory_headroom(RankContext& context,
-                                                   std::uint64_t of_collectives) {
-  Communicator& ranks = context.host_communicator();
-  ranks.barrier();  // see Note [Readings of free memory]
-  RoomCard own = own_card(context.backend());
-  own.of_collectives = of_collectives;
-  const std::vector<RoomCard> cards = gather_records(ranks, own);
-  std::vector<MemoryHeadroom> rooms;
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) rooms.push_back(room_of(cards, rank));
-  return rooms;
+MemoryHeadroom least_headroom(Communicator& ranks, const MemoryHeadroom& own) {
+  const std::uint64_t bytes = own.bytes.value_or(kUnknownBytes), least = smallest(ranks, bytes);
+  return headroom_of_rank(ranks, own, first_rank(ranks, bytes == least));
 }
 
 std::string to_string(const MemoryHeadroom& room) {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "core/exec/communicator.h"
 #include "lockstep/rank_context.h"
 
 namespace lockstep {
@@ -25,11 +25,17 @@ struct MemoryHeadroom {
   bool own_limit = false;   ///< a limit of that process alone is what leaves so little
 };
 
-/// Of each rank, by its number. Collective over `context`; equal on every rank. To be asked before
+/// Of this rank, which knows who shares its device. Collective over `context`. To be asked before
 /// anything is reserved. `of_collectives`: see bytes_of_collectives(); 0 where the device is the
 /// processor.
-std::vector<MemoryHeadroom> gather_memory_headroom(RankContext& context,
-                                                   std::uint64_t of_collectives = 0);
+MemoryHeadroom memory_headroom(RankContext& context, std::uint64_t of_collectives = 0);
+
+/// That of rank `rank`, where each has its `own`, on every rank. Collective.
+MemoryHeadroom headroom_of_rank(Communicator& ranks, const MemoryHeadroom& own, int rank);
+
+/// The smallest that a rank has, of the lowest such rank; an unknown one is larger than any other.
+/// Equal on every rank. Collective.
+MemoryHeadroom least_headroom(Communicator& ranks, const MemoryHeadroom& own);
 
 /// "10.7 GiB of 11.8 GiB on rank 1 of node7, half of the memory that its 2 ranks share"
 std::string to_string(const MemoryHeadroom& room);

@@ -8,7 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/number_format.h"
-#include "core/exec/gather_records.h"
+#include "core/exec/agreement.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/memory/micro_batch_timer.h"
 #include "parallel/replica/algorithm_broadcast.h"
@@ -146,12 +146,10 @@ class Chooser {
   }
 
   Finding agree(const Finding& own) const {
-    Finding most;
-    for (const Finding& finding : gather_records(context_.host_communicator(), own))
-      most = {.device_bytes = std::max(most.device_bytes, finding.device_bytes),
-              .host_bytes = std::max(most.host_bytes, finding.host_bytes),
-              .refused = most.refused || finding.refused};
-    return most;
+    Communicator& ranks = context_.host_communicator();
+    return {.device_bytes = largest(ranks, own.device_bytes),
+            .host_bytes = largest(ranks, own.host_bytes),
+            .refused = any_rank(ranks, own.refused)};
   }
 
   /// Of MemoryTable::on_device(), once the size was planned in any way.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/data/augment/mix.h"
-#include "core/exec/gather_records.h"
+#include "core/exec/agreement.h"
 #include "lockstep/batch_plan.h"
 #include "lockstep/error.h"
 #include "lockstep/loader.h"
@@ -21,10 +21,6 @@ namespace {
 /// A run as short as the clock's own noise is repeated for so long; a long one says enough alone.
 constexpr double kSeconds = 0.15, kSecondsOfOne = 1;
 constexpr int kMinRuns = 3, kMaxRuns = 100;
-
-double most_over_ranks(Communicator& communicator, double own) {
-  return std::ranges::max(gather_records(communicator, own));
-}
 
 template <typename Run>
 double median(int runs, const Run& run) {
@@ -139,11 +135,11 @@ std::optional<MicroBatchTime> time_micro_batch(RankContext& context,
   } catch (const OutOfMemory&) {
     // The others have to learn of it.
   }
-  if (most_over_ranks(ranks, program ? 0 : 1) > 0) return std::nullopt;
+  if (!all_ranks(ranks, program.has_value())) return std::nullopt;
   program->form_groups(context, batch);
   program->run();  // kernels are made ready, pages come in
   ranks.barrier();
-  const double once = most_over_ranks(ranks, program->run());
+  const double once = largest(ranks, program->run());
   const int runs =
       once > kSecondsOfOne
           ? 1
@@ -151,7 +147,7 @@ std::optional<MicroBatchTime> time_micro_batch(RankContext& context,
   ranks.barrier();
   const double compute = runs == 1 ? once : median(runs, [&] { return program->run(); });
   const double sum = median(kMinRuns, [&] { return program->add_up(); });
-  return MicroBatchTime{most_over_ranks(ranks, compute), most_over_ranks(ranks, sum)};
+  return MicroBatchTime{largest(ranks, compute), largest(ranks, sum)};
 }
 
 }  // namespace lockstep

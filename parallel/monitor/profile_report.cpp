@@ -110,14 +110,12 @@ void start_profile(RankContext& context,
     own = serialized_error_text(serialize_error(std::current_exception()));
   }
   // A rank that waits for each kernel would hold up the others: all trace, or none.
-  const std::vector<std::string> all = gather_strings(context.host_communicator(), own);
-  const auto refused = std::ranges::find_if_not(all, &std::string::empty);
-  if (refused != all.end()) profiler.give_up_device();
+  const FirstText refused = first_text(context.host_communicator(), own);
+  if (refused.rank >= 0) profiler.give_up_device();
   profiler.begin();
-  if (refused == all.end()) return;
-  const auto error = nlohmann::json::parse(*refused);
-  const std::string who =
-      context.size() == 1 ? "" : fmt::format("rank {}: ", refused - all.begin());
+  if (refused.rank < 0) return;
+  const auto error = nlohmann::json::parse(refused.text);
+  const std::string who = context.size() == 1 ? "" : fmt::format("rank {}: ", refused.rank);
   for (TrainObserver* observer : observers)
     observer->on_profile_without_device(who + error.at("error").get<std::string>(),
                                         error.at("hint").get<std::string>());

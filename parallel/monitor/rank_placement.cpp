@@ -2,14 +2,15 @@
 #include "parallel/monitor/rank_placement.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
 #include <unistd.h>
 
 #include "core/base/fixed_text.h"
-#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
+#include "parallel/comm/collective_strings.h"
 
 namespace lockstep {
 namespace {
@@ -32,7 +33,19 @@ std::vector<RankPlacement> gather_rank_placements(Communicator& communicator) {
   set_text(own.machine, machine_id());
   sched_getaffinity(0, sizeof own.cpus, &own.cpus);  // without an answer: none
   own.host_cpus = int(sysconf(_SC_NPROCESSORS_ONLN));
-  return gather_records(communicator, own);
+  // Ranks of a host differ in their processors, and those of one place on several hosts in their
+  // host: apart, many are equal.
+  const std::string cpus(reinterpret_cast<const char*>(&own.cpus), sizeof own.cpus);
+  own.cpus = {};
+  const std::string host(reinterpret_cast<const char*>(&own), sizeof own);
+  std::vector<RankPlacement> placements(std::size_t(communicator.size()));
+  for (const auto& [bytes, ranks] : gather_distinct_strings(communicator, host))
+    for (const int rank : ranks)
+      std::memcpy(&placements[std::size_t(rank)], bytes.data(), sizeof own);
+  for (const auto& [bytes, ranks] : gather_distinct_strings(communicator, cpus))
+    for (const int rank : ranks)
+      std::memcpy(&placements[std::size_t(rank)].cpus, bytes.data(), sizeof own.cpus);
+  return placements;
 }
 
 std::vector<OversubscribedRanks> oversubscribed_ranks(

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/parameter_names.h"
+#include "core/base/rank_list.h"
 #include "parallel/monitor/straggler_scores.h"
 
 namespace lockstep {
@@ -93,8 +94,8 @@ class Adviser {
     const bool all = worst.ranks.size() == f_.breakdowns.size();
     return Advice{
         AdviceCause::cpu_oversubscribed,
-        fmt::format("ranks {} on {} share {} processor{}",
-                    fmt::join(worst.ranks, ", "),
+        fmt::format("{} on {} share {} processor{}",
+                    format_ranks(worst.ranks),
                     worst.host,
                     worst.cpus,
                     worst.cpus == 1 ? "" : "s"),

@@ -29,28 +29,18 @@ StragglerWatch::StragglerWatch(RankContext& context,
     : replica_(replica),
       observers_(observers),
       judges_(context.rank() == 0),
-      told_(work_of(replica.times())),
-      placements_(gather_rank_placements(context.host_communicator())),
-      work_(std::size_t(context.size())) {
+      message_(context.rank(), context.size(), work_of(replica.times())),
+      placements_(gather_rank_placements(context.host_communicator())) {
   if (judges_) scores_.emplace(which_are_crowded(placements_));
 }
 
-void StragglerWatch::write(float* own) {
-  const RankWork now = work_of(replica_.times());
-  own[0] = float(now.loading - told_.loading);
-  own[1] = float(now.compute - told_.compute);
-  own[2] = float(now.loaded - told_.loaded);
-  own[3] = float(now.computed - told_.computed);
-  told_ = now;
-}
+void StragglerWatch::write(float* own) { message_.write(own, work_of(replica_.times())); }
 
-void StragglerWatch::read(const RankParts& parts) {
+void StragglerWatch::read(const float* sums) {
   if (!judges_) return;
-  for (int rank = 0; rank < parts.ranks(); ++rank) {
-    const float* part = parts.of(rank);
-    work_[std::size_t(rank)] = {part[0], part[1], part[2], part[3]};
-  }
-  scores_->add(work_, steps_);
+  const std::span<const RankWork> work = message_.read(sums);
+  if (work.empty()) return;
+  scores_->add(work, steps_);
   steps_ = 0;
   for (const RankScore& score : scores_->news())
     for (TrainObserver* observer : observers_) observer->on_slow_rank(record(score));

@@ -10,14 +10,19 @@
 #include "parallel/comm/stop_agreement.h"
 #include "parallel/monitor/rank_placement.h"
 #include "parallel/monitor/straggler_scores.h"
+#include "parallel/monitor/work_message.h"
 
 namespace lockstep {
 
 class ReplicaState;
 
 /// Names ranks that are slower than the others while the run continues. What each rank took for its
-/// own work travels in the StopAgreement's message; rank 0 judges (StragglerScores) and tells its
-/// observers.
+/// own work travels in the StopAgreement's message (WorkMessage); rank 0 judges (StragglerScores)
+/// and tells its observers.
+///
+/// Beyond WorkMessage::kRanksAMessage ranks it judges once each rank had a turn: with 10,000 of
+/// them every 10 messages, or 20 s, so that a slow rank is named after some 2 minutes rather than 5
+/// s of work, and a run that is shorter than 40 s has no slowest rank.
 ///
 /// It sees what the processor waits for: inside a batch norm over several ranks a slow rank's time
 /// is all ranks'; and work that a GPU does asynchronously shows only where the
@@ -36,9 +41,9 @@ class StragglerWatch final : public MessagePart {
   /// Where every rank runs.
   const std::vector<RankPlacement>& placements() const { return placements_; }
 
-  int floats() const override { return 4; }
+  int floats() const override { return message_.floats(); }
   void write(float* own) override;
-  void read(const RankParts& parts) override;
+  void read(const float* sums) override;
 
  private:
   SlowRankRecord record(const RankScore& score) const;
@@ -46,9 +51,8 @@ class StragglerWatch final : public MessagePart {
   const ReplicaState& replica_;
   const std::vector<TrainObserver*>& observers_;
   bool judges_;
-  RankWork told_;                          // of this rank, in messages so far
+  WorkMessage message_;
   std::vector<RankPlacement> placements_;  // of ranks
-  std::vector<RankWork> work_;             // reserved for read()
   std::int64_t steps_ = 0;                 // since the last read()
   std::optional<StragglerScores> scores_;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/monitor/time_breakdown.h"
 
-#include <unistd.h>
-
 #include "core/exec/gather_records.h"
+#include "core/host/machine.h"
+#include "parallel/comm/collective_strings.h"
 
 namespace lockstep {
 
@@ -47,16 +47,15 @@ std::vector<RankTimeBreakdown> gather_time_breakdowns(Communicator& communicator
                                                       const TimeBreakdown& own,
                                                       std::optional<double> queued) {
   struct Message {
-    char host[64] = {};
     TimeBreakdown breakdown;
     double queued = -1;  // unknown
   };
-  Message message{.breakdown = own, .queued = queued.value_or(-1)};
-  gethostname(message.host, sizeof message.host - 1);
+  const Message message{.breakdown = own, .queued = queued.value_or(-1)};
+  const std::vector<std::string> hosts = gather_common_strings(communicator, host_name());
   std::vector<RankTimeBreakdown> breakdowns;
   for (const Message& of_rank : gather_records(communicator, message))
     breakdowns.push_back({int(breakdowns.size()),
-                          of_rank.host,
+                          hosts[breakdowns.size()],
                           of_rank.breakdown,
                           of_rank.queued < 0 ? std::nullopt : std::optional(of_rank.queued)});
   return breakdowns;

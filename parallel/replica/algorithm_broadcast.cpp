@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/replica/algorithm_broadcast.h"
 
-#include <algorithm>
 #include <exception>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
+#include "core/exec/agreement.h"
 #include "core/exec/backend.h"
 #include "lockstep/error.h"
 #include "parallel/comm/collective_strings.h"
@@ -27,14 +26,12 @@ std::exception_ptr caught(const std::function<void()>& compile) {
 
 /// Collective.
 void agree_on_errors(Communicator& ranks, const std::exception_ptr& own) {
-  const std::vector<std::string> errors =
-      gather_strings(ranks, own ? serialized_error_text(serialize_error(own)) : "");
-  const auto thrown =
-      std::ranges::find_if_not(errors, [](const std::string& error) { return error.empty(); });
-  if (thrown == errors.end()) return;
-  if (std::ranges::count(errors, *thrown) == std::ssize(errors)) std::rethrow_exception(own);
-  throw_serialized_error(nlohmann::json::parse(*thrown),
-                         fmt::format("on rank {}: ", thrown - errors.begin()));
+  const std::string text = own ? serialized_error_text(serialize_error(own)) : "";
+  const FirstText first = first_text(ranks, text);
+  if (first.rank < 0) return;
+  if (all_ranks(ranks, text == first.text)) std::rethrow_exception(own);
+  throw_serialized_error(nlohmann::json::parse(first.text),
+                         fmt::format("on rank {}: ", first.rank));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "core/base/number_format.h"
 #include "core/base/parameter_names.h"
-#include "core/exec/gather_records.h"
+#include "core/exec/agreement.h"
 #include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
@@ -87,32 +87,21 @@ void require_connected(RankContext& context, WarmUp warm_up) {
   }
 }
 
-/// What ranks gather before the warm-up.
-struct WarmupCard {
-  std::uint64_t free = 0, bucket_bytes = 0;
-  std::int64_t cluster = 1, reduction = 0;
-};
-
 /// Elements of the warm-up's large bucket: as many as training's, where every rank has the memory.
 /// 0: ranks have different options, which the comparison of fingerprints reports.
 std::int64_t bucket_elems(RankContext& context,
                           const TrainOptions& options,
                           const BatchPlan& batch) {
   const double asked = options.bucket_mb * 1024 * 1024;
-  const WarmupCard own{
-      free_part(context),
-      asked > 0 ? std::uint64_t(asked) : std::uint64_t(context.backend().traits().bucket_bytes),
-      batch.cluster,
-      std::int64_t(options.reduction)};
-  const std::vector<WarmupCard> all = gather_records(context.host_communicator(), own);
-  std::uint64_t bytes = own.bucket_bytes;
-  for (const WarmupCard& card : all) {
-    if (card.bucket_bytes != all[0].bucket_bytes || card.cluster != all[0].cluster ||
-        card.reduction != all[0].reduction)
-      return 0;
-    bytes = std::min(bytes, card.free / kBucketShare);
-  }
-  return std::max<std::int64_t>(1, std::int64_t(bytes / sizeof(float)));
+  const auto bytes =
+      asked > 0 ? std::uint64_t(asked) : std::uint64_t(context.backend().traits().bucket_bytes);
+  Communicator& ranks = context.host_communicator();
+  const std::uint64_t free = smallest(ranks, free_part(context));
+  if (!all_ranks_equal(ranks,
+                       {bytes, std::uint64_t(batch.cluster), std::uint64_t(options.reduction)}))
+    return 0;
+  return std::max<std::int64_t>(1,
+                                std::int64_t(std::min(bytes, free / kBucketShare) / sizeof(float)));
 }
 
 /// The exchange of a training run, without the training.

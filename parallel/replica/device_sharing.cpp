@@ -2,10 +2,9 @@
 #include "parallel/replica/device_sharing.h"
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
-#include "core/base/fixed_text.h"
+#include "core/base/xxh64.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 
@@ -16,65 +15,56 @@ constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 
 /// What every rank sends to the others.
 struct ReadingCard {
-  DeviceSharing place;
-  std::uint64_t free = kUnknown, at_start = kUnknown, reserved = 0;
+  std::uint64_t device = 0, free = kUnknown, at_start = kUnknown, reserved = 0;
 };
 
-/// Of the ranks that share this rank's device.
-struct Readings {
-  int colocated_ranks = 0;
-  std::uint64_t free = kUnknown;  ///< the smallest reading
-  std::uint64_t at_start = 0;     ///< free memory before the first of them started
-  std::uint64_t reserved = 0;     ///< sum over them
-};
-
-/// See Note [Readings of free memory]: once the all-gather returns, all ranks have read.
-Readings read_together(Communicator& ranks, const Backend& backend, std::uint64_t reserved) {
-  ranks.barrier();
-  const DeviceMemory memory = backend.memory();
-  const ReadingCard own{device_sharing_of(memory),
-                        memory.free.value_or(kUnknown),
-                        memory.free_at_start.value_or(kUnknown),
-                        reserved};
-  Readings all;
-  for (const ReadingCard& card : gather_records(ranks, own)) {
-    if (!card.place.is_shared_with(own.place)) continue;
-    ++all.colocated_ranks;
-    all.free = std::min(all.free, card.free);
-    all.at_start = std::max(all.at_start, card.at_start);
-    all.reserved += card.reserved;
-  }
-  return all;
+std::optional<std::uint64_t> known(std::uint64_t bytes) {
+  return bytes == kUnknown ? std::nullopt : std::optional(bytes);
 }
 
 }  // namespace
 
-bool DeviceSharing::is_shared_with(const DeviceSharing& other) const {
-  if (uuid[0] != 0 && std::string_view(uuid) == other.uuid) return true;
-  return std::string_view(machine) == other.machine && std::string_view(pool) == other.pool;
+std::uint64_t device_key(const DeviceMemory& memory, const std::string& machine) {
+  std::string text(uuid_in(memory.pool));
+  if (text.empty()) text = machine + '\0' + (memory.pool.empty() ? memory.group : memory.pool);
+  return xxh64(text.data(), text.size());
 }
 
-DeviceSharing device_sharing_of(const DeviceMemory& memory) {
-  DeviceSharing place;
-  set_text(place.machine, machine_id());
-  set_text(place.uuid, uuid_in(memory.pool));
-  const std::string_view pool = memory.pool.empty() ? memory.group : memory.pool;
-  set_text(place.pool, pool.substr(pool.size() - std::min(pool.size(), sizeof place.pool - 1)));
-  return place;
+/// Once the all-gather returns, all ranks have read.
+ColocatedReadings read_together(Communicator& ranks,
+                                const Backend& backend,
+                                std::uint64_t reserved) {
+  ranks.barrier();
+  ColocatedReadings all{.own = backend.memory(), .free = {}, .at_start = {}};
+  const ReadingCard own{device_key(all.own, machine_id()),
+                        all.own.free.value_or(kUnknown),
+                        all.own.free_at_start.value_or(kUnknown),
+                        reserved};
+  std::uint64_t free = kUnknown, at_start = 0;
+  for (const ReadingCard& card : gather_records(ranks, own)) {
+    if (card.device != own.device) continue;
+    ++all.ranks;
+    free = std::min(free, card.free);
+    at_start = std::max(at_start, card.at_start);
+    all.reserved += card.reserved;
+  }
+  all.free = known(free);
+  all.at_start = known(at_start);
+  return all;
 }
 
 std::uint64_t free_part(Communicator& ranks, const Backend& backend) {
-  const Readings all = read_together(ranks, backend, 0);
-  return all.free == kUnknown ? 0 : all.free / std::uint64_t(all.colocated_ranks);
+  const ColocatedReadings all = read_together(ranks, backend, 0);
+  return all.free.value_or(0) / std::uint64_t(all.ranks);
 }
 
 std::optional<std::uint64_t> context_part(Communicator& ranks,
                                           const Backend& backend,
                                           std::uint64_t reserved) {
-  const Readings all = read_together(ranks, backend, reserved);
-  if (all.free == kUnknown || all.at_start == kUnknown) return std::nullopt;
-  if (all.at_start < all.free || all.at_start - all.free < all.reserved) return std::nullopt;
-  return (all.at_start - all.free - all.reserved) / std::uint64_t(all.colocated_ranks);
+  const ColocatedReadings all = read_together(ranks, backend, reserved);
+  if (!all.free || !all.at_start) return std::nullopt;
+  if (*all.at_start < *all.free || *all.at_start - *all.free < all.reserved) return std::nullopt;
+  return (*all.at_start - *all.free - all.reserved) / std::uint64_t(all.ranks);
 }
 
 }  // namespace lockstep

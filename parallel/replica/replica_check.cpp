@@ -2,14 +2,17 @@
 #include "parallel/replica/replica_check.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
-#include <unistd.h>
+#include <set>
 
+#include "core/base/rank_list.h"
+#include "core/exec/agreement.h"
+#include "core/exec/gather_records.h"
+#include "core/host/machine.h"
 #include "lockstep/error.h"
+#include "parallel/comm/collective_strings.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/comm/faulting_rank.h"
 
@@ -38,30 +41,17 @@ std::uint64_t combine(std::span<const std::uint64_t> hashes) {
   return sum;
 }
 
-std::vector<std::string> gather_hosts(Communicator& communicator) {
-  std::array<char, 64> own{};
-  gethostname(own.data(), own.size() - 1);
-  std::vector<std::array<char, 64>> all(std::size_t(communicator.size()));
-  communicator.all_gather(own.data(), all.data(), own.size());
-  std::vector<std::string> hosts;
-  for (const auto& host : all) hosts.emplace_back(host.data());
-  return hosts;
-}
-
 /// "rank 3 (node7)", "ranks 2 (node1), 3 (node7)"
 std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
-  std::vector<std::string> names;
-  for (const int rank : ranks)
-    names.push_back(fmt::format("{} ({})", rank, hosts[std::size_t(rank)]));
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", join_some(names, ", "));
+  return format_ranks(ranks, [&](int rank) { return hosts[std::size_t(rank)]; });
 }
 
 std::string name_hosts(const RankGroups& ranks, const std::vector<std::string>& hosts) {
   std::vector<std::string> names;
+  std::set<std::string> named;
   for (std::size_t g = ranks.has_majority ? 1 : 0; g < ranks.groups.size(); ++g)
     for (const int rank : ranks.groups[g])
-      if (std::ranges::find(names, hosts[std::size_t(rank)]) == names.end())
-        names.push_back(hosts[std::size_t(rank)]);
+      if (named.insert(hosts[std::size_t(rank)]).second) names.push_back(hosts[std::size_t(rank)]);
   return join_some(names, " or ");
 }
 
@@ -141,10 +131,7 @@ RankGroups group_ranks(std::span<const std::uint64_t> values) {
 }
 
 ReplicaCheck::ReplicaCheck(RankContext& context, const SavedArrays& saved, std::int64_t every)
-    : context_(context),
-      saved_(saved),
-      every_(context.size() == 1 ? 0 : every),
-      of_ranks_(std::size_t(context.size())) {
+    : context_(context), saved_(saved), every_(context.size() == 1 ? 0 : every) {
   if (every_ == 0) return;
   tensors_ = compared_tensors(saved_);
   for (const ComparedTensor& tensor : tensors_) ranges_.push_back(tensor.range);
@@ -162,23 +149,23 @@ bool ReplicaCheck::after_step(std::int64_t step) {
 void ReplicaCheck::check_now(std::int64_t step) {
   if (every_ == 0) return;
   hash(hashed_, step);
-  const std::uint64_t own = combine(hashed_.hashes);
-  context_.host_communicator().all_gather(&own, of_ranks_.data(), sizeof own);
-  compare(hashed_, of_ranks_);
+  take(hashed_, all_ranks_equal(context_.host_communicator(), {combine(hashed_.hashes)}));
 }
 
 void ReplicaCheck::write(float* own) {
   std::swap(hashed_, sent_);
   hashed_.step = -1;
-  const std::uint64_t value = sent_.step < 0 ? 0 : combine(sent_.hashes);
-  std::memcpy(own, &value, sizeof value);
+  if (sent_.step < 0) return;
+  const std::uint64_t value = combine(sent_.hashes);
+  for (int bit = 0; bit < kHashBits; ++bit) own[bit] = float((value >> bit) & 1u);
 }
 
-void ReplicaCheck::read(const RankParts& parts) {
+void ReplicaCheck::read(const float* sums) {
   if (sent_.step < 0) return;
-  for (int rank = 0; rank < parts.ranks(); ++rank)
-    std::memcpy(&of_ranks_[std::size_t(rank)], parts.of(rank), sizeof(std::uint64_t));
-  compare(sent_, of_ranks_);
+  const auto all = float(context_.size());
+  take(sent_, std::all_of(sums, sums + kHashBits, [&](float ranks) {
+         return ranks == 0 || ranks == all;
+       }));
 }
 
 void ReplicaCheck::hash(State& state, std::int64_t step) {
@@ -193,15 +180,16 @@ void ReplicaCheck::hash(State& state, std::int64_t step) {
   }
 }
 
-void ReplicaCheck::compare(State& state, std::span<const std::uint64_t> of_ranks) {
-  if (std::ranges::any_of(of_ranks, [&](std::uint64_t value) { return value != of_ranks[0]; }))
-    report(state, group_ranks(of_ranks));
+void ReplicaCheck::take(State& state, bool equal) {
+  if (!equal) report(state);
   equal_step_ = state.step;
   state.step = -1;
 }
 
-void ReplicaCheck::report(const State& state, const RankGroups& ranks) {
-  const std::vector<std::string> hosts = gather_hosts(context_.host_communicator());
+void ReplicaCheck::report(const State& state) {
+  Communicator& communicator = context_.host_communicator();
+  const RankGroups ranks = group_ranks(gather_records(communicator, combine(state.hashes)));
+  const std::vector<std::string> hosts = gather_common_strings(communicator, host_name());
   const std::string places = places_that_differ(state);
   std::string hint = fmt::format(
       "a memory or hardware fault (test {}), or a library there that does not compute the same "
@@ -222,20 +210,17 @@ void ReplicaCheck::report(const State& state, const RankGroups& ranks) {
 }
 
 std::string ReplicaCheck::places_that_differ(const State& state) {
-  const auto ranks = std::size_t(context_.size());
   const std::size_t count = state.hashes.size();
-  std::vector<std::uint64_t> all(count * ranks);
-  context_.host_communicator().all_gather(
-      state.hashes.data(), all.data(), count * sizeof(std::uint64_t));
+  std::vector<std::uint64_t> most = state.hashes;  // and complements, whose largest is of the least
+  for (const std::uint64_t hash : state.hashes) most.push_back(~hash);
+  context_.host_communicator().all_reduce_max(most);
   std::map<std::pair<std::size_t, int>, std::vector<std::string>> names;  // by array and bucket
-  for (std::size_t t = 0; t < count; ++t)
-    for (std::size_t rank = 1; rank < ranks; ++rank) {
-      if (all[rank * count + t] == all[t]) continue;
-      const ComparedTensor& tensor = tensors_[t];
-      names[{tensor.array, tensor.bucket}].push_back(
-          saved_.graph.parameters()[std::size_t(tensor.parameter)].name);
-      break;
-    }
+  for (std::size_t t = 0; t < count; ++t) {
+    if (most[t] == ~most[count + t]) continue;
+    const ComparedTensor& tensor = tensors_[t];
+    names[{tensor.array, tensor.bucket}].push_back(
+        saved_.graph.parameters()[std::size_t(tensor.parameter)].name);
+  }
   std::vector<std::string> places;
   for (const auto& [where, tensors] : names) {
     const auto& [array, bucket] = where;

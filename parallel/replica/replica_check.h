@@ -37,10 +37,11 @@ RankGroups group_ranks(std::span<const std::uint64_t> values);
 
 /// Compares the replicas of all ranks. Every `every` steps each rank hashes its parameters, running
 /// statistics and optimizer state, tensor by tensor (Note [Replica hash]). The StopAgreement's
-/// message carries one number that combines the hashes, so that no rank waits for it. Where the
-/// numbers differ, the ranks gather the hashes of that step and all throw the same DivergedError,
-/// with the step, the ranks in the minority, the tensors, and the last step whose checkpoints can
-/// be trusted.
+/// message carries one number that combines the hashes, so that no rank waits for it. What arrives
+/// is how many ranks have each of its 64 bits: the numbers are equal where those are all or none,
+/// which float sums tell up to 2^24 ranks. Where they differ, the ranks gather the numbers of that
+/// step and all throw the same DivergedError, with the step, the ranks in the minority, the
+/// tensors, and the last step whose checkpoints can be trusted.
 ///
 /// With a sharded optimizer nothing else than an owner holds its optimizer's state, and in bf16 the
 /// lower halves of its weights; these are not compared.
@@ -60,30 +61,32 @@ class ReplicaCheck final : public MessagePart {
   /// Compares at once: at the start and at the end of a run. Collective.
   void check_now(std::int64_t step);
 
-  int floats() const override { return 2; }
+  int floats() const override { return kHashBits; }
   void write(float* own) override;
   /// Throws DivergedError.
-  void read(const RankParts& parts) override;
+  void read(const float* sums) override;
 
  private:
+  static constexpr int kHashBits = 64;
+
   /// The replica at one moment.
   struct State {
     std::int64_t step = -1;             ///< steps done; -1: nothing was hashed
     std::vector<std::uint64_t> hashes;  ///< of tensors_
   };
   void hash(State& state, std::int64_t step);
-  void compare(State& state, std::span<const std::uint64_t> of_ranks);
-  [[noreturn]] void report(const State& state, const RankGroups& ranks);
+  void take(State& state, bool equal);
+  /// Collective, as places_that_differ().
+  [[noreturn]] void report(const State& state);
   std::string places_that_differ(const State& state);
 
   RankContext& context_;
   SavedArrays saved_;
   std::int64_t every_;
   std::vector<ComparedTensor> tensors_;
-  std::vector<HashRange> ranges_;        // of tensors_
-  State hashed_, sent_;                  // not yet in a message; in the message under way
-  std::vector<std::uint64_t> of_ranks_;  // reserved for read()
-  std::int64_t equal_step_ = -1;         // of the last comparison that found no difference
+  std::vector<HashRange> ranges_;  // of tensors_
+  State hashed_, sent_;            // not yet in a message; in the message under way
+  std::int64_t equal_step_ = -1;   // of the last comparison that found no difference
 };
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/env.h"
 #include "core/base/monotonic_clock.h"
-#include "core/exec/gather_records.h"
+#include "core/exec/agreement.h"
 #include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/communicator_warmup.h"
@@ -109,7 +109,7 @@ ReplicaState::ReplicaState(RankContext& rank_context,
     context_bytes =
         context_part(context.host_communicator(), context.backend(), memory().on_device());
   why_no_graphs_ = reason_against_graphs();
-  if (!all_agree(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
+  if (!all_ranks(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
     why_no_graphs_ = "another rank cannot capture steps";
   checks_.always = checks_.now = env().nan_check == "1";
   if (checks_.now) programs.check_finite(checks_.locator.report());
@@ -290,11 +290,6 @@ std::string ReplicaState::reason_against_graphs() const {
                       sizes > 1 ? fmt::format(", for {} sizes of images,", sizes) : ""));
   }
   return {};
-}
-
-bool ReplicaState::all_agree(Communicator& ranks, bool own) {
-  const auto answers = gather_records(ranks, std::uint8_t(own ? 1 : 0));
-  return std::ranges::all_of(answers, [](std::uint8_t yes) { return yes == 1; });
 }
 
 std::optional<GraphUse> ReplicaState::graph_use() const {

@@ -180,8 +180,6 @@ class ReplicaState {
   void load_initial_weights();
   /// Empty: segments of steps are captured.
   std::string reason_against_graphs() const;
-  /// Collective over `ranks`.
-  static bool all_agree(Communicator& ranks, bool own);
   void declare_profile();
   void declare_ranges();
   void load(const BoundProgram& program, data::Loader& loader, std::uint64_t first_sample);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/exec/agreement.h"
 #include "core/step/fault_injector.h"
 #include "lockstep/error.h"
 #include "parallel/comm/device_wait.h"
@@ -324,8 +325,8 @@ GraphKey ReplicaState::graph_key(const Segment& segment) const {
 
 bool ReplicaState::agree(const Segment& segment, bool captured) {
   if (context.size() == 1 || !parts.exchange.in_stream_order()) return captured;
-  if (segment.exchanges) return all_agree(context.host_communicator(), captured);
-  return group_ ? all_agree(*group_, captured) : captured;
+  if (segment.exchanges) return all_ranks(context.host_communicator(), captured);
+  return group_ ? all_ranks(*group_, captured) : captured;
 }
 
 // Applies what the parts of a replayed segment would have changed on the host.

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "core/base/fixed_text.h"
+#include "core/exec/communicator.h"
 #include "kernels/cuda/device/device_probe.h"
 
 namespace lockstep {
@@ -27,7 +27,8 @@ DeviceChoice choose_device(const std::string& asked, const DeviceProbe& probe, i
 /// Throws what choose_device() throws.
 int usable_gpus(const std::string& asked);
 
-/// What every rank tells the others when it has opened its device, or failed to.
+/// What a rank knows of its device when it has opened it, or failed to. One that stands out is sent
+/// to the others whole.
 struct DeviceCard {
   int exit_code = 0;  ///< 0: opened
   int cuda = 0;
@@ -41,21 +42,28 @@ struct DeviceCard {
   char hint[256] = {};
 };
 
-/// How many ranks before `rank` are on its machine.
-int ranks_before(std::span<const DeviceCard> cards, int rank);
+// All that follow are collective over `ranks`, each with its `own` card, and have the same result
+// on every rank, other than ranks_before().
 
-/// The same on all ranks. Throws Error naming the first rank that failed, with its code;
-/// EnvironmentError: some ranks have a GPU and others none, whose replicas would differ in bits.
-void check_devices(std::span<const DeviceCard> cards);
+/// How many ranks before this one are on its machine. A rank receives 8 bytes of each other.
+int ranks_before(Communicator& ranks, const DeviceCard& own);
 
-/// "3 ranks share GPU 0000:01:00.0 of node7", for the busiest GPU; empty where each has its own.
-std::string sharing_note(std::span<const DeviceCard> cards);
+/// Throws Error naming the first rank that failed, with its code; EnvironmentError: some ranks have
+/// a GPU and others none, whose replicas would differ in bits.
+void check_devices(Communicator& ranks, const DeviceCard& own);
 
-/// Whether two ranks work on one GPU, or on parts of it, which NCCL takes for one.
-bool share_a_gpu(std::span<const DeviceCard> cards);
+/// Which ranks work on one GPU, or on parts of it, which NCCL takes for one.
+struct GpuSharing {
+  bool any = false;  ///< some do
+  /// "3 ranks share GPU 0000:01:00.0 of node7", for the busiest GPU; empty where each has its own.
+  std::string note;
+};
+/// GPUs are told apart by XXH64 of what identifies them. A rank receives 16 bytes of each other,
+/// where ranks have GPUs.
+GpuSharing gpu_sharing(Communicator& ranks, const DeviceCard& own);
 
-/// Why gradients of GPUs are not exchanged by NCCL, which refuses ranks that share a GPU unless all
-/// say LOCKSTEP_NCCL=shared; empty: they are. The same on all ranks.
-std::string reason_against_nccl(std::span<const DeviceCard> cards);
+/// Why gradients of GPUs are not exchanged by NCCL, which refuses ranks that share a GPU
+/// (GpuSharing::any) unless all say LOCKSTEP_NCCL=shared; empty: they are.
+std::string reason_against_nccl(Communicator& ranks, const DeviceCard& own, bool share_a_gpu);
 
 }  // namespace lockstep

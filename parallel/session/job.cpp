@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/job.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <exception>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "core/base/check.h"
 #include "core/base/env.h"
 #include "core/base/fixed_text.h"
-#include "core/exec/gather_records.h"
+#include "core/exec/agreement.h"
 #include "core/host/machine.h"
 #include "core/step/fault_injector.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -40,7 +37,7 @@ class Job::State {
  public:
   void watch(Position& position, const WatchLimits& limits, bool launched);
   /// By NCCL, or through MPI where that cannot be.
-  void join_devices(Job& job, std::span<const DeviceCard> cards);
+  void join_devices(Job& job, const DeviceCard& own, bool share_a_gpu);
 
   RankDiscovery discovery;
   std::unique_ptr<FaultInjector> faults;
@@ -63,9 +60,9 @@ namespace {
 
 /// The number among the ranks of this machine: the launcher's word, or by rank order.
 int local_rank(const RankDiscovery& discovery, Communicator& communicator, const DeviceCard& own) {
-  const std::vector<DeviceCard> cards = gather_records(communicator, own);
-  return discovery.local_rank >= 0 ? discovery.local_rank
-                                   : ranks_before(cards, communicator.rank());
+  if (all_ranks(communicator, discovery.local_rank >= 0)) return discovery.local_rank;
+  const int before = ranks_before(communicator, own);
+  return discovery.local_rank >= 0 ? discovery.local_rank : before;
 }
 
 /// ", /usr/lib/libmpi.so.40.30.4 (Open MPI v4.1.4, ...)"; empty: it is not found among the loaded.
@@ -166,16 +163,16 @@ void Job::open_device(const std::string& device) {
     set_text(own.text, report.message);
     set_text(own.hint, report.hint);
   }
-  const std::vector<DeviceCard> cards = gather_records(*s.communicator, own);
-  check_devices(cards);
+  check_devices(*s.communicator, own);
+  const GpuSharing sharing = gpu_sharing(*s.communicator, own);
   s.backend = std::move(backend);
   if (own.cuda) s.gpu = own.device;
-  s.device_note = own.cuda ? sharing_note(cards) : own.text;
-  if (own.cuda && s.communicator->size() > 1) s.join_devices(*this, cards);
+  s.device_note = own.cuda ? sharing.note : own.text;
+  if (own.cuda && s.communicator->size() > 1) s.join_devices(*this, own, sharing.any);
 }
 
-void Job::State::join_devices(Job& job, std::span<const DeviceCard> cards) {
-  const std::string why_not = reason_against_nccl(cards);
+void Job::State::join_devices(Job& job, const DeviceCard& own, bool share_a_gpu) {
+  const std::string why_not = reason_against_nccl(*communicator, own, share_a_gpu);
   if (why_not.empty()) {
     of_devices = make_nccl_communicator(*communicator, *backend, {.join_s = join_s});
     // Whether it reaches all ranks. What a training needs more is tried when that is known: see
@@ -184,8 +181,7 @@ void Job::State::join_devices(Job& job, std::span<const DeviceCard> cards) {
     return;
   }
   // Hosts may be set up differently, and all have to exchange in one way.
-  const auto reach = gather_records(*communicator, std::uint8_t(MpiSession::reaches_gpus()));
-  const bool reached = std::ranges::all_of(reach, [](std::uint8_t one) { return one != 0; });
+  const bool reached = all_ranks(*communicator, MpiSession::reaches_gpus());
   if (reached)
     reaching = make_watched_communicator(make_mpi_communicator(*mpi, MpiExchange::messages),
                                          job.position(),

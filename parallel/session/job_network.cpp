@@ -45,7 +45,10 @@ JobNetwork job_network(std::span<const std::string> descriptions) {
 }
 
 JobNetwork gather_network(Communicator& communicator) {
-  return job_network(gather_strings(communicator, describe_own_network()));
+  std::vector<std::string> descriptions;
+  for (RanksWithText& hosts : gather_distinct_strings(communicator, describe_own_network()))
+    descriptions.push_back(std::move(hosts.text));
+  return job_network(descriptions);
 }
 
 std::string close_to_strangers(std::span<const OwnListener> listeners,

@@ -19,7 +19,7 @@ struct JobNetwork {
 
 /// What one rank tells of itself: who shares its loopback, and its addresses.
 std::string describe_own_network();
-/// From the descriptions of all ranks.
+/// From the descriptions of all ranks, equal ones once or more often.
 JobNetwork job_network(std::span<const std::string> descriptions);
 /// Collective.
 JobNetwork gather_network(Communicator& communicator);

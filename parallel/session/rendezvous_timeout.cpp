@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/base/parameter_names.h"
+#include "core/base/rank_list.h"
 #include "core/base/signal_masked_thread.h"
 #include "core/host/machine.h"
 #include "lockstep/error.h"
@@ -65,23 +66,6 @@ bool has_come(const std::string& job, int rank) {
   return connect(probe.get(), reinterpret_cast<sockaddr*>(&address), size) == 0;
 }
 
-/// "0-3, 7"
-std::string list_of_ranks(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", ranks[i]);
-    if (end - i > 1) text += fmt::format("{}{}", end - i > 2 ? "-" : ", ", ranks[end - 1]);
-    i = end;
-  }
-  return text;
-}
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", list_of_ranks(ranks));
-}
-
 }  // namespace
 
 JobName job_name(const RankDiscovery& discovery, const VariableMap& variables) {
@@ -109,20 +93,20 @@ std::string absence_text(const JobName& job, const std::vector<bool>& present, i
   if (one_host && !absent.empty()) {
     first_absent = absent.front();
     return fmt::format("{} {} not come; {} {}",
-                       ranks_text(absent),
+                       format_ranks(absent),
                        absent.size() == 1 ? "has" : "have",
-                       ranks_text(here),
+                       format_ranks(here),
                        here.size() == 1 ? "has" : "have");
   }
   std::string text =
-      fmt::format("on this host {} {} come", ranks_text(here), here.size() == 1 ? "has" : "have");
+      fmt::format("on this host {} {} come", format_ranks(here), here.size() == 1 ? "has" : "have");
   if (job.local_ranks > 0)
     text += int(here.size()) < job.local_ranks
                 ? fmt::format(" of the {} that belong here", job.local_ranks)
                 : ", all that belong here";
   if (!absent.empty())
     text += fmt::format("; {} {} on other hosts, or {} not come",
-                        ranks_text(absent),
+                        format_ranks(absent),
                         absent.size() == 1 ? "is" : "are",
                         absent.size() == 1 ? "has" : "have");
   return text;

@@ -43,6 +43,7 @@ struct Collective {
   std::vector<MemberBytes> sent;
   std::vector<std::byte> data;            // of host memory
   std::vector<std::uint64_t> maxima;      // of all_reduce_max
+  std::vector<float> sums;                // of all_reduce, in the order of arrival
   std::vector<std::pair<int, int>> keys;  // of split: color and key by member
   std::vector<std::shared_ptr<Members>> parts;
   std::uint64_t pairs = 0;  // sums of pair_hash()
@@ -206,7 +207,13 @@ class SimulatedCommunicator final : public Communicator {
                                    std::uint64_t(bytes),
                                    -1,
                                    to_one(2 * bytes * (size() - 1) / size()),
-                                   data);
+                                   data,
+                                   [&](Collective& c) {
+                                     if (!holds_values(data)) return;
+                                     c.sums.resize(std::size_t(elems));
+                                     for (std::size_t i = 0; i < c.sums.size(); ++i)
+                                       c.sums[i] += data[i];
+                                   });
     return started(collective, data);
   }
 
@@ -448,6 +455,7 @@ class SimulatedCommunicator::Request final : public CommRequest {
         std::memcpy(memory_ + block.offset,
                     collective_->data.data() + std::size_t(block.offset) * sizeof(float),
                     std::size_t(block.elems) * sizeof(float));
+    std::ranges::copy(collective_->sums, memory_);
     collective_.reset();
   }
 

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <utility>
 
 #include "core/base/parameter_names.h"
+#include "core/base/rank_list.h"
 #include "core/step/saved/saved_arrays.h"
 #include "core/step/stage_scope.h"
 
@@ -250,10 +251,9 @@ void Checkpointing::report_busy(std::int64_t step, const std::vector<int>& busy)
   if (!leads()) return;
   CheckpointRecord record;
   record.step = step;
-  record.error = fmt::format("{}: rank{} {} {} still writing an earlier one",
+  record.error = fmt::format("{}: {} {} still writing an earlier one",
                              as_written(options_.folder),
-                             busy.size() == 1 ? "" : "s",
-                             fmt::join(busy, ", "),
+                             format_ranks(busy),
                              busy.size() == 1 ? "is" : "are");
   record.hint = "look at the file system as these ranks' hosts see it";
   tell(record);
@@ -293,7 +293,7 @@ void Checkpointing::wait_together() {
 void Checkpointing::tick_where_bytes_move() {
   const std::uint64_t bytes = writer_.bytes_written();
   const bool moved = bytes != std::exchange(bytes_, bytes);
-  const bool all_stand = agreement_.ranks_without(!moved).empty();
+  const bool all_stand = agreement_.all(!moved);
   if (!all_stand && position_ != nullptr) position_->tick();
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/check.h"
 #include "core/base/monotonic_clock.h"
 #include "core/data/zero_filled_dataset.h"
+#include "core/exec/agreement.h"
 #include "core/exec/position.h"
 #include "lockstep/training_feed.h"
 #include "parallel/comm/collective_strings.h"
@@ -70,6 +71,7 @@ bool Evaluation::skip(const Unreadable& found) {
   const auto* const bytes = reinterpret_cast<const char*>(found.samples.data());
   const std::string own(bytes, found.samples.size() * sizeof(std::int64_t));
   Communicator& ranks = context_.host_communicator();
+  if (!any_rank(ranks, !own.empty())) return false;
   const std::vector<std::string> of_rank = gather_strings(ranks, own);
   const std::vector<std::string> first_of_rank = gather_strings(ranks, found.first);
   std::set<std::int64_t> all(skipped_.begin(), skipped_.end());

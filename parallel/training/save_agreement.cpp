@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/training/save_agreement.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "core/exec/agreement.h"
 #include "core/exec/gather_records.h"
 #include "core/step/saved/saved_arrays.h"
 #include "parallel/comm/collective_strings.h"
@@ -33,8 +34,8 @@ SaveAgreement::SaveAgreement(Communicator& ranks, const std::string& folder) : r
     why_one_ = fmt::format("it cannot write a file near {}", folder);
   else if (!sight->blind.empty())
     why_one_ = fmt::format("{} do{} not see its folder {} on {}",
-                           fmt::join(sight->blind, ", "),
-                           sight->blind.size() == 1 ? "es" : "",
+                           sight->blind,
+                           sight->blind_ranks == 1 ? "es" : "",
                            folder,
                            sight->host);
 }
@@ -54,16 +55,19 @@ io::CheckpointWriters SaveAgreement::writers(std::span<const FlatRange> parts,
   return writers;
 }
 
+bool SaveAgreement::all(bool own) { return all_ranks(ranks_, own); }
+
 std::vector<int> SaveAgreement::ranks_without(bool own) {
   std::vector<int> without;
-  const std::vector<char> all = gather_records(ranks_, char(own ? 1 : 0));
-  for (std::size_t r = 0; r < all.size(); ++r)
-    if (all[r] == 0) without.push_back(int(r));
+  if (all(own)) return without;
+  const std::vector<char> answers = gather_records(ranks_, char(own ? 1 : 0));
+  for (std::size_t r = 0; r < answers.size(); ++r)
+    if (answers[r] == 0) without.push_back(int(r));
   return without;
 }
 
 void SaveAgreement::exchange_failures() {
-  if (alone()) return;
+  if (alone() || !any_rank(ranks_, !failures_.empty())) return;
   const std::vector<std::string> texts = gather_strings(ranks_, to_text(failures_));
   failures_.clear();
   if (!leads() || !on_failure_) return;
@@ -73,15 +77,13 @@ void SaveAgreement::exchange_failures() {
 }
 
 void SaveAgreement::write(float* own) {
-  own[0] = asks_ ? 1.0f : 0.0f;
+  own[0] = leads() && asks_ ? 1.0f : 0.0f;
   own[1] = failures_.empty() ? 0.0f : 1.0f;
 }
 
-void SaveAgreement::read(const RankParts& parts) {
-  asked_ |= parts.of(0)[0] != 0;
-  bool failed = false;
-  for (int r = 0; r < parts.ranks(); ++r) failed |= parts.of(r)[1] != 0;
-  if (failed) exchange_failures();
+void SaveAgreement::read(const float* sums) {
+  asked_ |= sums[0] != 0;
+  if (sums[1] != 0) exchange_failures();
 }
 
 }  // namespace lockstep

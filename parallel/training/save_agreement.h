@@ -48,6 +48,8 @@ class SaveAgreement final : public MessagePart {
     if (!alone()) ranks_.broadcast(&own, sizeof own, 0);
     return own;
   }
+  /// Whether all ranks say yes. Collective.
+  bool all(bool own);
   /// The ranks that say no. Collective.
   std::vector<int> ranks_without(bool own);
 
@@ -67,7 +69,7 @@ class SaveAgreement final : public MessagePart {
 
   int floats() const override { return 2; }
   void write(float* own) override;
-  void read(const RankParts& parts) override;
+  void read(const float* sums) override;
 
  private:
   Communicator& ranks_;

@@ -82,7 +82,7 @@ void TrainingRun::count_skipped() {
   std::string own;
   for (const std::int64_t sample : skipped_)
     own.append(reinterpret_cast<const char*>(&sample), sizeof sample);
-  for (const std::string& samples : gather_strings(p_.context.host_communicator(), own))
+  for (const auto& [samples, ranks] : gather_distinct_strings(p_.context.host_communicator(), own))
     for (std::size_t i = 0; i < samples.size(); i += sizeof(std::int64_t)) {
       std::int64_t sample = 0;
       std::memcpy(&sample, samples.data() + i, sizeof sample);

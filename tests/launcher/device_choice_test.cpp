@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <optional>
 #include <vector>
 
 #include "lockstep/error.h"
+#include "tests/support/thread_ranks.h"
 
 namespace lockstep {
 namespace {
@@ -71,12 +73,78 @@ DeviceCard with_uuid(DeviceCard card, const std::string& uuid) {
   return card;
 }
 
+/// What `ask(rank, own card)` returns on every rank, which has to be the same.
+template <typename Ask>
+auto ask_all(const std::vector<DeviceCard>& cards, Ask ask) {
+  const auto answers = testing::on_ranks(int(cards.size()), [&](Communicator& rank) {
+    return ask(rank, cards[std::size_t(rank.rank())]);
+  });
+  EXPECT_THAT(answers, ::testing::Each(answers[0]));
+  return answers[0];
+}
+
+std::string sharing_note(const std::vector<DeviceCard>& cards) {
+  return ask_all(cards, [](Communicator& rank, const DeviceCard& own) {
+    const GpuSharing sharing = gpu_sharing(rank, own);
+    EXPECT_EQ(sharing.any, !sharing.note.empty());
+    return sharing.note;
+  });
+}
+
+bool share_a_gpu(const std::vector<DeviceCard>& cards) { return !sharing_note(cards).empty(); }
+
+std::string reason_against_nccl(const std::vector<DeviceCard>& cards) {
+  return ask_all(cards, [](Communicator& rank, const DeviceCard& own) {
+    return lockstep::reason_against_nccl(rank, own, gpu_sharing(rank, own).any);
+  });
+}
+
+int ranks_before(const std::vector<DeviceCard>& cards, int rank) {
+  return testing::on_ranks(int(cards.size()), [&](Communicator& c) {
+    return lockstep::ranks_before(c, cards[std::size_t(c.rank())]);
+  })[std::size_t(rank)];
+}
+
+/// The error that all ranks throw.
+std::optional<Error> check_devices(const std::vector<DeviceCard>& cards) {
+  const auto errors =
+      testing::on_ranks(int(cards.size()), [&](Communicator& rank) -> std::optional<Error> {
+        try {
+          lockstep::check_devices(rank, cards[std::size_t(rank.rank())]);
+          return std::nullopt;
+        } catch (const Error& error) {
+          return error;
+        }
+      });
+  for (const std::optional<Error>& error : errors) {
+    EXPECT_EQ(error.has_value(), errors[0].has_value());
+    if (error && errors[0]) {
+      EXPECT_STREQ(error->what(), errors[0]->what());
+      EXPECT_EQ(error->hint(), errors[0]->hint());
+    }
+  }
+  return errors[0];
+}
+
 TEST(DeviceChoice, SharedDevicesAreNamed) {
   EXPECT_EQ(sharing_note(std::vector{card(true, "a", "1"), card(true, "b", "1")}), "");
   EXPECT_EQ(sharing_note(std::vector{card(false, "a"), card(false, "a")}), "");
   EXPECT_THAT(
       sharing_note(std::vector{card(true, "a", "1"), card(true, "a", "2"), card(true, "a", "1")}),
       HasSubstr("2 ranks share GPU 1 of a"));
+}
+
+TEST(DeviceChoice, OfSeveralSharedDevicesTheBusiestIsNamed) {
+  std::vector<DeviceCard> cards;
+  for (const char* device : {"1", "2", "1", "3", "2", "2"})
+    cards.push_back(card(true, "a", device));
+  EXPECT_THAT(sharing_note(cards), HasSubstr("3 ranks share GPU 2 of a"));
+  cards.push_back(card(true, "a", "1"));
+  EXPECT_THAT(sharing_note(cards), HasSubstr("3 ranks share GPU 1 of a")) << "the first of them";
+  // One by its number, one by its place: counted once where both are known.
+  const DeviceCard here = with_uuid(card(true, "a", "9"), "17");
+  EXPECT_THAT(sharing_note({here, here, with_uuid(card(true, "sandbox", "1"), "17")}),
+              HasSubstr("3 ranks share GPU 9 of a"));
 }
 
 TEST(DeviceChoice, MachinesAreToldApartThatSayTheSameName) {
@@ -126,29 +194,26 @@ TEST(DeviceChoice, TextIsCutToItsRoom) {
 }
 
 TEST(DeviceChoice, DevicesOfTwoKindsAreRefused) {
-  EXPECT_NO_THROW(check_devices(std::vector{card(true, "a"), card(true, "b")}));
-  EXPECT_NO_THROW(check_devices(std::vector{card(false, "a"), card(false, "b")}));
-  try {
-    check_devices(std::vector{card(true, "a"), card(false, "b")});
-    FAIL() << "no error";
-  } catch (const EnvironmentError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("rank 0 on a has a GPU, rank 1 on b has none"));
-  }
+  EXPECT_FALSE(check_devices({card(true, "a"), card(true, "b")}));
+  EXPECT_FALSE(check_devices({card(false, "a"), card(false, "b")}));
+  const auto error =
+      check_devices({card(false, "a"), card(false, "b"), card(true, "c"), card(true, "d")});
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr("rank 2 on c has a GPU, rank 0 on a has none"));
+  EXPECT_EQ(error->exit_code(), EnvironmentError("").exit_code());
 }
 
 TEST(DeviceChoice, TheRankThatFailedIsNamedOnAll) {
-  std::vector<DeviceCard> cards{card(true, "a"), card(true, "b")};
+  std::vector<DeviceCard> cards{card(true, "a"), card(true, "b"), card(true, "c")};
   cards[1].exit_code = int(ExitCode::out_of_memory);
-  std::string("no memory").copy(cards[1].text, 20);
-  std::string("free some").copy(cards[1].hint, 20);
-  try {
-    check_devices(cards);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "rank 1 on b: no memory");
-    EXPECT_EQ(error.hint(), "free some");
-    EXPECT_EQ(error.exit_code(), ExitCode::out_of_memory);
-  }
+  cards[2].exit_code = int(ExitCode::error);
+  set_text(cards[1].text, "no memory");
+  set_text(cards[1].hint, "free some");
+  const auto error = check_devices(cards);
+  ASSERT_TRUE(error);
+  EXPECT_STREQ(error->what(), "rank 1 on b: no memory");
+  EXPECT_EQ(error->hint(), "free some");
+  EXPECT_EQ(error->exit_code(), ExitCode::out_of_memory);
 }
 
 TEST(DeviceProbe, CountsDevices) {

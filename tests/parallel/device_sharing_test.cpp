@@ -11,9 +11,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/base/fixed_text.h"
 #include "core/exec/dry_backend.h"
-#include "core/host/machine.h"
 #include "parallel/memory/memory_headroom.h"
 #include "tests/parallel/shared_folder.h"
 
@@ -27,44 +25,33 @@ int own_rank() { return testing::mpi_world().rank(); }
 int ranks() { return testing::mpi_world().size(); }
 bool is_late() { return own_rank() == ranks() - 1; }
 
-DeviceSharing place(const std::string& machine, const DeviceMemory& memory) {
-  DeviceSharing place = device_sharing_of(memory);
-  set_text(place.machine, machine);
-  return place;
-}
-
 DeviceMemory gpu(const std::string& pool) { return {.free = {}, .total = 0, .pool = pool}; }
 DeviceMemory group(const std::string& name) {
   return {.free = {}, .total = 0, .pool = {}, .group = name};
 }
 
 TEST(DeviceSharing, OfAGpuIsToldByItsUuid) {
-  const DeviceSharing here = place("a", gpu("0000:01:00.0 0123"));
-  EXPECT_TRUE(here.is_shared_with(place("a", gpu("0000:01:00.0 0123"))));
-  EXPECT_TRUE(here.is_shared_with(place("a sandbox", gpu("0000:00:07.0 0123"))));
-  EXPECT_FALSE(here.is_shared_with(place("a", gpu("0000:01:00.0 4567")))) << "parts of one (MIG)";
-  EXPECT_FALSE(here.is_shared_with(place("b", gpu("0000:01:00.0 4567"))));
+  const std::uint64_t here = device_key(gpu("0000:01:00.0 0123"), "a");
+  EXPECT_EQ(here, device_key(gpu("0000:01:00.0 0123"), "a"));
+  EXPECT_EQ(here, device_key(gpu("0000:00:07.0 0123"), "a sandbox"));
+  EXPECT_NE(here, device_key(gpu("0000:01:00.0 4567"), "a")) << "parts of one (MIG)";
+  EXPECT_NE(here, device_key(gpu("0000:01:00.0 4567"), "b"));
 }
 
 TEST(DeviceSharing, OfAGpuWithoutUuidIsToldByItsMachine) {
   for (const char* pool : {"0000:01:00.0 ", "0000:01:00.0 0000"}) {
-    const DeviceSharing here = place("a", gpu(pool));
-    EXPECT_TRUE(here.is_shared_with(place("a", gpu(pool)))) << pool;
-    EXPECT_FALSE(here.is_shared_with(place("b", gpu(pool)))) << pool;
+    EXPECT_EQ(device_key(gpu(pool), "a"), device_key(gpu(pool), "a")) << pool;
+    EXPECT_NE(device_key(gpu(pool), "a"), device_key(gpu(pool), "b")) << pool;
   }
 }
 
 TEST(DeviceSharing, OfTheHostIsToldByItsMachineAndGroup) {
-  EXPECT_TRUE(place("a", group("")).is_shared_with(place("a", group(""))));
-  EXPECT_FALSE(place("a", group("")).is_shared_with(place("b", group(""))));
-  EXPECT_TRUE(place("a", group("/ 17")).is_shared_with(place("a", group("/ 17"))));
-  EXPECT_FALSE(place("a", group("/ 17")).is_shared_with(place("a", group("/ 18"))));
-  EXPECT_FALSE(place("a", group("/x 17")).is_shared_with(place("a", group("/y 17"))));
-  EXPECT_FALSE(place("a", group("/ 17")).is_shared_with(place("b", group("/ 17"))));
-}
-
-TEST(DeviceSharing, IsOfThisMachine) {
-  EXPECT_STREQ(device_sharing_of(gpu("0")).machine, machine_id().c_str());
+  EXPECT_EQ(device_key(group(""), "a"), device_key(group(""), "a"));
+  EXPECT_NE(device_key(group(""), "a"), device_key(group(""), "b"));
+  EXPECT_EQ(device_key(group("/ 17"), "a"), device_key(group("/ 17"), "a"));
+  EXPECT_NE(device_key(group("/ 17"), "a"), device_key(group("/ 18"), "a"));
+  EXPECT_NE(device_key(group("/x 17"), "a"), device_key(group("/y 17"), "a"));
+  EXPECT_NE(device_key(group("/ 17"), "a"), device_key(group("/ 17"), "b"));
 }
 
 /// The bytes that are gone of a GPU, which all ranks see.
@@ -106,6 +93,13 @@ class OneRank final : public RankContext {
   SharedGpu gpu;
 };
 
+TEST(DeviceSharing, RanksOfOneMachineThatShareItAreCounted) {
+  OneRank rank;
+  const ColocatedReadings all = read_together(testing::mpi_world(), rank.gpu, kMiB);
+  EXPECT_EQ(all.ranks, ranks());
+  EXPECT_EQ(all.reserved, std::uint64_t(ranks()) * kMiB);
+}
+
 std::uint64_t in_parts(std::uint64_t bytes) { return bytes / std::uint64_t(ranks()); }
 
 /// Each takes a MiB before and after `read`, which so sees all of the first and nothing of the
@@ -133,9 +127,9 @@ TEST(SharedMemory, WhatIsFreeIsReadWhileNobodyTakesAny) {
 TEST(SharedMemory, RoomIsReadWhileNobodyTakesAny) {
   OneRank rank;
   expect_reading(rank, [&] {
-    const std::vector<MemoryHeadroom> rooms = gather_memory_headroom(rank);
-    for (const MemoryHeadroom& room : rooms) EXPECT_EQ(room.bytes, rooms[0].bytes);
-    return rooms[std::size_t(own_rank())].bytes.value();
+    const MemoryHeadroom own = memory_headroom(rank);
+    EXPECT_EQ(own.bytes, headroom_of_rank(testing::mpi_world(), own, 0).bytes);
+    return own.bytes.value();
   });
 }
 

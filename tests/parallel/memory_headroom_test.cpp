@@ -2,7 +2,6 @@
 // What ranks with different memory have room for.
 #include "parallel/memory/memory_headroom.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,9 +31,7 @@ class PretendedContext final : public RankContext {
 /// Of the rank that has the least, of those that say.
 MemoryHeadroom room(DeviceMemory own) {
   PretendedContext context(std::move(own));
-  const std::vector<MemoryHeadroom> rooms = gather_memory_headroom(context);
-  MemoryHeadroom room = *std::ranges::min_element(
-      rooms, {}, [](const MemoryHeadroom& of) { return of.bytes.value_or(UINT64_MAX); });
+  MemoryHeadroom room = least_headroom(testing::mpi_world(), memory_headroom(context));
   std::vector<std::uint64_t> all(std::size_t(context.size()));
   const std::uint64_t bytes = room.bytes.value_or(7);
   testing::mpi_world().all_gather(&bytes, all.data(), sizeof bytes);
@@ -63,11 +60,12 @@ TEST(MemoryHeadroom, OfDevicesLeavesWhatCollectivesWillTake) {
   PretendedContext context(
       {.free = 3 * kGiB, .total = 16 * kGiB, .pool = "gpu " + std::to_string(own_rank())});
   const bool takes_more = own_rank() == ranks() - 1;
-  const MemoryHeadroom last =
-      gather_memory_headroom(context, takes_more ? 1 * kGiB : kGiB / 2).back();
+  const MemoryHeadroom own = memory_headroom(context, takes_more ? 1 * kGiB : kGiB / 2);
+  const MemoryHeadroom last = headroom_of_rank(testing::mpi_world(), own, ranks() - 1);
+  EXPECT_EQ(last.rank, ranks() - 1);
   EXPECT_EQ(last.bytes, 2 * kGiB);
   EXPECT_EQ(last.kept, 1 * kGiB);
-  EXPECT_EQ(gather_memory_headroom(context, 4 * kGiB).back().bytes, 0u);
+  EXPECT_EQ(memory_headroom(context, 4 * kGiB).bytes, 0u);
 }
 
 TEST(MemoryHeadroom, OfASharedDeviceIsAnEqualPart) {
@@ -127,10 +125,9 @@ TEST(MemoryHeadroom, OfEachRankSaysWhoSharesIt) {
   PretendedContext context({.free = 8 * kGiB,
                             .total = 16 * kGiB,
                             .pool = "gpu " + std::to_string(with_first ? 0 : own_rank())});
-  const std::vector<MemoryHeadroom> rooms = gather_memory_headroom(context);
-  ASSERT_EQ(rooms.size(), std::size_t(ranks()));
+  const MemoryHeadroom own = memory_headroom(context);
   for (int r = 0; r < ranks(); ++r) {
-    const MemoryHeadroom& room = rooms[std::size_t(r)];
+    const MemoryHeadroom room = headroom_of_rank(testing::mpi_world(), own, r);
     const bool shares = r == 0 || (ranks() > 2 && r == ranks() - 1);
     EXPECT_EQ(room.rank, r);
     EXPECT_EQ(room.colocated_ranks, shares && ranks() > 2 ? 2 : 1) << r;

@@ -64,7 +64,7 @@ TEST(WatchedCommunicator, DoesWhatTheOneInsideDoes) {
     EXPECT_TRUE(all_collectives_work(*part));
     EXPECT_EQ(position.read().collective.name, nullptr);
     // Blocking ones and waits, of `comm` and of its part, and the split.
-    EXPECT_EQ(position.read().collectives, 13u);
+    EXPECT_EQ(position.read().collectives, 15u);
   }
 }
 
