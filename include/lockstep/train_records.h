@@ -143,7 +143,7 @@ struct TrainSummary {
   std::vector<Advice> advice;
   /// Relative standard error of rank 0's mean step time; nothing: too few steps.
   std::optional<double> step_error = {};
-  /// Training time of this process, by rank.
+  /// Training time of this process, by rank; of rank 0.
   std::vector<RankTimeBreakdown> breakdowns;
   /// Seconds by the clock of rank 0's device, of the logged steps that it measured, and how many.
   DeviceTimes device_times;

@@ -2,6 +2,21 @@
 #include "parallel/exchange/exchange_level.h"
 
 namespace lockstep {
+namespace {
+
+/// Of the call under way, after which a communicator needs them no more. They are as long as there
+/// are members, so that all levels of a thread share them.
+struct BlockScratch {
+  std::vector<CommBlock> to, from;
+};
+BlockScratch& scratch_of(int members) {
+  static thread_local BlockScratch scratch;
+  scratch.to.resize(std::size_t(members));
+  scratch.from.resize(std::size_t(members));
+  return scratch;
+}
+
+}  // namespace
 
 ExchangeLevel::ExchangeLevel(Backend& backend,
                              Communicator& communicator,
@@ -28,8 +43,7 @@ ExchangeLevel::ExchangeLevel(Backend& backend,
   }
   member_ = exchange_comm_->rank();
   members_ = exchange_comm_->size();
-  to_.resize(std::size_t(members_));
-  from_.resize(std::size_t(members_));
+  scratch_of(members_);  // so that no step allocates
   if (members_ == 1) return;
   // How many buckets are under way at once depends on the moment, and each may still hold the
   // request of the step before while it starts its next.
@@ -80,10 +94,11 @@ void ExchangeLevel::start_all_to_all(Bucket bucket,
   const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
   const std::int64_t own_piece = piece(bucket.elems, member_).elems;
   const CommBlock whole = stretch(bucket.elems);
+  auto& [to_blocks, from_blocks] = scratch_of(members_);
   for (int layer = 0; layer < plan_->layers; ++layer) {
     const bool sends = layer < int(own.size()) && whole.elems > 0;
     for (int m = 0, received = 0; m < members_; ++m) {
-      CommBlock &to = to_[std::size_t(m)], &from = from_[std::size_t(m)];
+      CommBlock &to = to_blocks[std::size_t(m)], &from = from_blocks[std::size_t(m)];
       to = from = {};
       if (m == member_) continue;  // What it has itself it adds where it is.
       if (sends) {
@@ -95,7 +110,7 @@ void ExchangeLevel::start_all_to_all(Bucket bucket,
       count(m, to.elems);
     }
     const float* send = sends ? own[std::size_t(layer)] : gradients_ + bucket.offset;
-    requests.push_back(exchange_comm_->start_all_to_all(send, to_, receive, from_));
+    requests.push_back(exchange_comm_->start_all_to_all(send, to_blocks, receive, from_blocks));
   }
 }
 
@@ -144,10 +159,11 @@ std::span<float* const> ExchangeLevel::sums(Bucket bucket,
 }
 
 CommRequestPtr ExchangeLevel::start_all_gather(Bucket bucket, const KeptSums& kept) {
-  for (int m = 0; m < members_; ++m) from_[std::size_t(m)] = piece(bucket.elems, m);
+  std::vector<CommBlock>& pieces = scratch_of(members_).from;
+  for (int m = 0; m < members_; ++m) pieces[std::size_t(m)] = piece(bucket.elems, m);
   for (int m = 0; m < members_; ++m)
-    if (m != member_) count(m, from_[std::size_t(member_)].elems);
-  return gather_comm_->start_all_gather(kept.last(bucket, gradients_ + bucket.offset), from_);
+    if (m != member_) count(m, pieces[std::size_t(member_)].elems);
+  return gather_comm_->start_all_gather(kept.last(bucket, gradients_ + bucket.offset), pieces);
 }
 
 CommRequestPtr ExchangeLevel::start_all_reduce(Bucket bucket) {

@@ -81,9 +81,8 @@ class ExchangeLevel {
   Communicator* gather_comm_;
   int member_ = 0, members_ = 1;
   const LevelPlan* plan_ = nullptr;
-  std::vector<CommBlock> to_, from_;  // [members]
-  std::vector<float*> operands_;      // [operands of the plan], of the own piece
-  std::vector<TreeTerm> terms_;       // [operands of the plan]
+  std::vector<float*> operands_;  // [operands of the plan], of the own piece
+  std::vector<TreeTerm> terms_;   // [operands of the plan]
   // [LevelPlan::sums]; where hosts sum, the operand in whose place each sum stands.
   std::vector<int> places_;
   std::vector<float*> sums_;  // [LevelPlan::sums]

@@ -9,6 +9,12 @@
 #include "core/step/shard_norms.h"
 
 namespace lockstep {
+namespace {
+
+/// Norms of more ranks do not keep their memory from one time to the next.
+constexpr int kMostKept = 256;
+
+}  // namespace
 
 NoiseWatch::NoiseWatch(RankContext& context, ShardNorms& norms)
     : context_(context), shard_norms_(norms), bytes_(std::size_t(context.size())) {
@@ -43,6 +49,7 @@ void NoiseWatch::gather() {
     if (!result.bad) scale_.add(step);
   }
   results_.clear();
+  if (context_.size() > kMostKept) norms_ = std::vector<ShardNorm>();
 }
 
 void NoiseWatch::gather_norms() {

@@ -38,11 +38,14 @@ std::vector<RankPlacement> gather_rank_placements(Communicator& communicator) {
   const std::string cpus(reinterpret_cast<const char*>(&own.cpus), sizeof own.cpus);
   own.cpus = {};
   const std::string host(reinterpret_cast<const char*>(&own), sizeof own);
+  const auto hosts = gather_distinct_strings(communicator, host);
+  const auto processors = gather_distinct_strings(communicator, cpus);
+  if (communicator.rank() > 0) return {};
   std::vector<RankPlacement> placements(std::size_t(communicator.size()));
-  for (const auto& [bytes, ranks] : gather_distinct_strings(communicator, host))
+  for (const auto& [bytes, ranks] : hosts)
     for (const int rank : ranks)
       std::memcpy(&placements[std::size_t(rank)], bytes.data(), sizeof own);
-  for (const auto& [bytes, ranks] : gather_distinct_strings(communicator, cpus))
+  for (const auto& [bytes, ranks] : processors)
     for (const int rank : ranks)
       std::memcpy(&placements[std::size_t(rank)].cpus, bytes.data(), sizeof own.cpus);
   return placements;

@@ -18,7 +18,8 @@ struct RankPlacement {
   int host_cpus = 0;    ///< of its host, all of them
 };
 
-/// Of every rank, in rank order. Collective: see gather_distinct_strings().
+/// Of every rank, in rank order, on rank 0; empty on the others. Collective: see
+/// gather_distinct_strings().
 std::vector<RankPlacement> gather_rank_placements(Communicator& communicator);
 
 /// Ranks of one machine that have fewer processors than ranks.

@@ -38,7 +38,7 @@ class StragglerWatch final : public MessagePart {
   void after_step() { ++steps_; }
   /// Rank 0: of the whole run so far; nothing where no message has come.
   std::optional<SlowRankRecord> slowest();
-  /// Where every rank runs.
+  /// Where every rank runs; on rank 0, empty on others.
   const std::vector<RankPlacement>& placements() const { return placements_; }
 
   int floats() const override { return message_.floats(); }
@@ -52,7 +52,7 @@ class StragglerWatch final : public MessagePart {
   const std::vector<TrainObserver*>& observers_;
   bool judges_;
   WorkMessage message_;
-  std::vector<RankPlacement> placements_;  // of ranks
+  std::vector<RankPlacement> placements_;  // of ranks; on rank 0
   std::int64_t steps_ = 0;                 // since the last read()
   std::optional<StragglerScores> scores_;
 };

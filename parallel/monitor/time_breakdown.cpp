@@ -51,9 +51,12 @@ std::vector<RankTimeBreakdown> gather_time_breakdowns(Communicator& communicator
     double queued = -1;  // unknown
   };
   const Message message{.breakdown = own, .queued = queued.value_or(-1)};
+  std::vector<Message> messages = gather_records(communicator, message);
+  if (communicator.rank() > 0) messages = std::vector<Message>();
   const std::vector<std::string> hosts = gather_common_strings(communicator, host_name());
+  if (communicator.rank() > 0) return {};
   std::vector<RankTimeBreakdown> breakdowns;
-  for (const Message& of_rank : gather_records(communicator, message))
+  for (const Message& of_rank : messages)
     breakdowns.push_back({int(breakdowns.size()),
                           hosts[breakdowns.size()],
                           of_rank.breakdown,

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// `own` and `queued` of every rank, in rank order. Collective.
+/// `own` and `queued` of every rank, in rank order, on rank 0; empty on the others. Collective.
 std::vector<RankTimeBreakdown> gather_time_breakdowns(Communicator& communicator,
                                                       const TimeBreakdown& own,
                                                       std::optional<double> queued);

@@ -50,7 +50,7 @@ void TrainingRun::finish() {
     s.slowest_phase = slowest->phase;
   }
   add_skipped_at_opening(p_.data.train->skipped_records(), s);
-  s.advice = advise_run(facts());
+  if (p_.context.rank() == 0) s.advice = advise_run(facts());
   s.ranks = p_.context.size();
   s.global_batch = p_.options.global_batch;
   s.micro_batch = p_.replica.batch().micro_batch;
