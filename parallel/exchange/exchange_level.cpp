@@ -94,8 +94,8 @@ void ExchangeLevel::start_all_to_all(Bucket bucket,
   const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
   const std::int64_t own_piece = piece(bucket.elems, member_).elems;
   const CommBlock whole = stretch(bucket.elems);
-  auto& [to_blocks, from_blocks] = scratch_of(members_);
   for (int layer = 0; layer < plan_->layers; ++layer) {
+    auto& [to_blocks, from_blocks] = scratch_of(members_);
     const bool sends = layer < int(own.size()) && whole.elems > 0;
     for (int m = 0, received = 0; m < members_; ++m) {
       CommBlock &to = to_blocks[std::size_t(m)], &from = from_blocks[std::size_t(m)];

@@ -59,10 +59,14 @@ class CountedSamples final : public data::Dataset {
 
 class SimulatedRank final : public RankContext {
  public:
-  SimulatedRank(Cluster& cluster, int rank, SharedPrograms& programs)
+  SimulatedRank(Cluster& cluster,
+                int rank,
+                const SimulationRequest& request,
+                SharedPrograms& programs)
       : device_(cluster, rank, position()),
-        host_(watched(cluster, rank, false)),
-        of_devices_(cluster.options().device.gpu ? watched(cluster, rank, true) : nullptr),
+        host_(communicator(cluster, rank, request, false)),
+        of_devices_(cluster.options().device.gpu ? communicator(cluster, rank, request, true)
+                                                 : nullptr),
         programs_(programs) {}
 
   Backend& backend() override { return device_; }
@@ -71,11 +75,15 @@ class SimulatedRank final : public RankContext {
   SharedPrograms* shared_programs() override { return &programs_; }
 
  private:
-  /// As a Job's, which knows where this rank waits.
-  std::unique_ptr<Communicator> watched(Cluster& cluster, int rank, bool in_stream_order) {
-    auto communicator = make_simulated_communicator(cluster, rank, in_stream_order);
-    if (in_stream_order) return communicator;
-    return make_watched_communicator(std::move(communicator), position(), false);
+  /// That on host memory as a Job's, which knows where this rank waits.
+  std::unique_ptr<Communicator> communicator(Cluster& cluster,
+                                             int rank,
+                                             const SimulationRequest& request,
+                                             bool in_stream_order) {
+    auto made = make_simulated_communicator(cluster, rank, in_stream_order);
+    if (!in_stream_order) made = make_watched_communicator(std::move(made), position(), false);
+    return request.wrap_communicator ? request.wrap_communicator(rank, std::move(made))
+                                     : std::move(made);
   }
 
   SimulatedDevice device_;
@@ -127,10 +135,10 @@ std::int64_t trained_elems(const Graph& graph) {
 void train(Cluster& cluster,
            int rank,
            const SimulationRequest& request,
-           const std::shared_ptr<const CountedSamples>& samples,
+           const std::shared_ptr<const data::Dataset>& samples,
            SharedPrograms& programs,
            SimulationResult& result) {
-  SimulatedRank context(cluster, rank, programs);
+  SimulatedRank context(cluster, rank, request, programs);
   TrainOptions options = request.options;
   options.workers = 0;
   options.accepted = [&](bool) {
@@ -139,7 +147,7 @@ void train(Cluster& cluster,
     if (rank == 0 && programs.programs)
       result.trained_elems = trained_elems(programs.programs->graph());
   };
-  if (request.before_training) request.before_training(rank, context);
+  if (request.change_options) request.change_options(rank, options);
   Trainer trainer(context, request.model, request.loss, options);
   trainer.fit({.train = samples, .validation = nullptr});
 }
@@ -182,9 +190,11 @@ SimulationResult simulate(const SimulationRequest& request) {
   if (!request.pictured_ranks.empty()) cluster.links().keep_uses();
   expect_sums(cluster, request, result);
   const auto samples = std::make_shared<CountedSamples>(request.samples, request.dataset_size);
+  const std::shared_ptr<const data::Dataset> source =
+      request.wrap_samples ? request.wrap_samples(samples) : samples;
   SharedPrograms programs;
   result.ends = cluster.scheduler().run(
-      [&](int rank) { train(cluster, rank, request, samples, programs, result); });
+      [&](int rank) { train(cluster, rank, request, source, programs, result); });
   for (int r = 0; r < ranks; ++r) result.all.push_back(cluster.traffic(r));
   double before = result.startup_s;
   for (const auto& [step, end] : cluster.step_ends()) {

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "lockstep/builder.h"
 #include "lockstep/dataset.h"
-#include "lockstep/rank_context.h"
 #include "lockstep/train_options.h"
 #include "parallel/simulation/cluster.h"
 
@@ -36,9 +36,13 @@ struct SimulationRequest {
   std::int64_t dataset_size = 0;         ///< samples of an epoch
   TrainOptions options;                  ///< without folders, as nothing is saved
   std::vector<int> pictured_ranks = {};  ///< whose last step is kept as spans
-  /// Called on each rank before it trains, for tests that plant mistakes; may wrap its
-  /// communicators.
-  std::function<void(int rank, RankContext& context)> before_training = {};
+
+  // For tests, which plant mistakes; empty: as it is.
+  std::function<std::unique_ptr<Communicator>(int rank, std::unique_ptr<Communicator> own)>
+      wrap_communicator = {};
+  std::function<std::shared_ptr<const data::Dataset>(std::shared_ptr<const data::Dataset> own)>
+      wrap_samples = {};
+  std::function<void(int rank, TrainOptions& options)> change_options = {};
 };
 
 /// Ranks that one step says something of.
