@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMostRanks = 16'384;
+constexpr int kMaxRanks = 16'384;
 constexpr std::int64_t kDefaultSteps = 3;
 
 struct RawSimulate {
@@ -79,11 +79,11 @@ void take_hosts(const std::string& text, SimulateFlags& flags) {
   const auto [last, worse] = has_x ? std::from_chars(middle + 1, end, each)
                                    : std::from_chars_result{middle, std::errc::invalid_argument};
   LOCKSTEP_CHECK(has_x && worse == std::errc() && last == end && hosts > 0 && each > 0 &&
-                     std::int64_t(hosts) * each <= kMostRanks,
+                     std::int64_t(hosts) * each <= kMaxRanks,
                  ConfigError,
                  "--hosts: expected hosts x ranks on each, of at most {} ranks in all, as 128x8, "
                  "got '{}'",
-                 kMostRanks,
+                 kMaxRanks,
                  as_written(text));
   LOCKSTEP_CHECK(flags.ranks.empty() || (flags.ranks.size() == 1 && flags.ranks[0] == hosts * each),
                  ConfigError,
@@ -94,8 +94,20 @@ void take_hosts(const std::string& text, SimulateFlags& flags) {
   flags.network.ranks_per_host = each;
 }
 
-void parse_train(SimulateFlags& flags, const std::vector<std::string>& arguments) {
+/// Whether one of `names` is given.
+bool says(const std::vector<std::string>& arguments,
+          std::initializer_list<std::string_view> names) {
+  return std::ranges::any_of(arguments, [&](const std::string& argument) {
+    return std::ranges::any_of(names, [&](std::string_view name) {
+      return argument == name || argument.starts_with(std::string(name) + "=");
+    });
+  });
+}
+
+void parse_train(SimulateFlags& flags, std::vector<std::string> arguments) {
   const PlaceholderData placeholder{0};
+  if (!says(arguments, {"--steps", "--epochs", "--samples", "--config"}))
+    arguments.push_back(fmt::format("--steps={}", kDefaultSteps));
   flags.train = parse_train_flags(arguments, &placeholder);
   if (!flags.train.help.empty()) return;
   TrainOptions& options = flags.train.options;
@@ -105,8 +117,6 @@ void parse_train(SimulateFlags& flags, const std::vector<std::string>& arguments
                  flags.train.measures_micro_batch ? "--micro-batch" : "--shard");
   if (options.micro_batch == 0 && options.accumulation == 0)
     options.micro_batch = default_micro_batch(options.global_batch);
-  if (options.steps == 0 && options.epochs == 0 && options.samples == 0)
-    options.steps = kDefaultSteps;
   make_shards_for(options, flags.ranks.back());
   validate(options);
   for (const int ranks : flags.ranks) (void)plan_batch(options, ranks);
@@ -125,7 +135,7 @@ SimulateFlags parse_simulate_flags(const std::vector<std::string>& arguments) {
   declare(app, flags, raw);
   flags.help = parse_command_line(app, arguments, "lists its flags");
   if (!flags.help.empty()) return flags;
-  if (!raw.ranks.empty()) flags.ranks = parse_counts("--ranks", raw.ranks, 1, kMostRanks);
+  if (!raw.ranks.empty()) flags.ranks = parse_counts("--ranks", raw.ranks, 1, kMaxRanks);
   flags.network = open_network(raw.network);
   if (!raw.hosts.empty()) take_hosts(raw.hosts, flags);
   if (flags.ranks.empty())

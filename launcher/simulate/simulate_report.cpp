@@ -90,7 +90,7 @@ std::string to_text(const SimulateFlags& flags, std::span<const SimulatedRuns> r
       flags.train.model.name,
       options.global_batch,
       options.micro_batch,
-      options.steps,
+      runs.empty() ? 0 : runs.front().steps,
       flags.network.name,
       flags.network.words,
       format_rate(flags.rate, options.precision));

@@ -57,7 +57,7 @@ std::string text_of(const simulation::RankEnd& end) {
   }
 }
 
-/// One line for each way in which ranks ended that is no end of a training.
+/// One line for each way in which ranks ended but that of a training.
 void add_ends(const SimulationResult& result,
               const std::string& order,
               std::vector<std::string>& failures) {
@@ -188,6 +188,7 @@ class Simulator {
     for (std::size_t r = 0; r < result.all.size(); ++r)
       in_steps.push_back(result.all[r] - result.startup[r]);
     const std::size_t steps = result.steps.size();
+    runs.steps = std::int64_t(steps);
     if (steps > 0) runs.step = most_of(in_steps, 1.0 / double(steps));
     // The first step has none before it whose end it could wait for.
     const std::size_t first = steps > 1 ? 1 : 0;

@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 /// Norms of more ranks do not keep their memory from one time to the next.
-constexpr int kMostKept = 256;
+constexpr int kMaxKept = 256;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void NoiseWatch::gather() {
     if (!result.bad) scale_.add(step);
   }
   results_.clear();
-  if (context_.size() > kMostKept) norms_ = std::vector<ShardNorm>();
+  if (context_.size() > kMaxKept) norms_ = std::vector<ShardNorm>();
 }
 
 void NoiseWatch::gather_norms() {

@@ -10,7 +10,7 @@ namespace lockstep::simulation {
 namespace {
 
 constexpr std::size_t kHostMemory = std::size_t{1} << 34;
-constexpr std::size_t kMostWrongSums = 8;
+constexpr std::size_t kMaxWrongSums = 8;
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void Cluster::check_sum(std::int64_t step, const float* gradients, std::int64_t 
     checked_elems_ += stretch.elems;
     if (stretch.expression == expected->second) continue;
     ++wrong_sum_count_;
-    if (wrong_sums_.size() < kMostWrongSums)
+    if (wrong_sums_.size() < kMaxWrongSums)
       wrong_sums_.push_back(fmt::format(
           "step {}: rank {} updates {} elements from a sum that {}",
           step + 1,

@@ -32,7 +32,7 @@ struct DeviceModel {
   bool gpu = true;  ///< otherwise the ranks compute and exchange as on processors
 };
 
-/// What a rank was busy with, for a picture.
+/// What a rank was busy with, for an image.
 struct Span {
   enum class Track : std::uint8_t { host, compute, communication, network };
   Track track = Track::compute;

@@ -8,7 +8,7 @@
 namespace lockstep::simulation {
 
 /// A function with a stack of its own, which runs until it suspends itself or ends. All fibers of a
-/// thread take turns; none runs beside another. An exception must not leave the function.
+/// thread take turns; none runs while another does. An exception must not leave the function.
 class Fiber {
  public:
   /// Pages of the stack are touched as they are needed. Throws EnvironmentError: there is no memory

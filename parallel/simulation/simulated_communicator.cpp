@@ -8,78 +8,11 @@
 
 #include "core/base/check.h"
 #include "core/step/done_request.h"
-#include "parallel/comm/ranks_per_host.h"
-#include "parallel/simulation/cluster.h"
+#include "parallel/simulation/collective.h"
 #include "parallel/simulation/simulated_device.h"
 
 namespace lockstep::simulation {
 namespace {
-
-constexpr std::uintptr_t kFirstDry = std::uintptr_t{1} << 60;
-
-bool holds_values(const void* memory) {
-  return memory != nullptr && reinterpret_cast<std::uintptr_t>(memory) < kFirstDry;
-}
-
-/// Of elements that `from` sends to `to`: summed over pairs it tells whether what all send is what
-/// all expect, without a table of pairs.
-std::uint64_t pair_hash(std::size_t from, std::size_t to, std::int64_t elems) {
-  std::uint64_t x = from * 0x9e3779b97f4a7c15u + to * 0xd1b54a32d192ed03u;
-  x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9u;
-  return (x ^ (x >> 29)) * std::uint64_t(elems);
-}
-
-struct Members;
-
-/// A collective that members come to, each once.
-struct Collective {
-  CollectiveKind kind;
-  int root = 0;
-  std::uint64_t bytes = 0;  // that have to be equal; of all-to-all and split, 0
-  int first = 0;            // member that came first
-  int arrived = 0;
-  bool complete = false;
-  double begin = 0, end = 0;
-  std::vector<MemberBytes> sent;
-  std::vector<std::byte> data;            // of host memory
-  std::vector<std::uint64_t> maxima;      // of all_reduce_max
-  std::vector<float> sums;                // of all_reduce, in the order of arrival
-  std::vector<std::pair<int, int>> keys;  // of split: color and key by member
-  std::vector<std::shared_ptr<Members>> parts;
-  std::uint64_t pairs = 0;  // sums of pair_hash()
-  struct Blocks {
-    const float* send = nullptr;
-    float* receive = nullptr;
-    std::vector<CommBlock> to, from;
-  };
-  std::vector<Blocks> blocks;  // by member, where sums are traced
-  std::vector<int> waiting;    // ranks
-};
-
-/// Who shares a communicator.
-struct Members {
-  std::vector<int> ranks, hosts;      // by member
-  std::vector<int> near;              // by member: members on its host
-  std::vector<std::uint64_t> called;  // collectives, by member
-  std::map<std::uint64_t, std::shared_ptr<Collective>> open;
-  int ranks_per_host = 1;
-
-  int size() const { return int(ranks.size()); }
-};
-
-std::shared_ptr<Members> make_members(const LinkTimes& links, std::vector<int> ranks) {
-  auto members = std::make_shared<Members>();
-  std::map<int, int> on_host;
-  for (const int rank : ranks) {
-    members->hosts.push_back(links.host_of(rank));
-    ++on_host[members->hosts.back()];
-  }
-  for (const int host : members->hosts) members->near.push_back(on_host[host]);
-  members->ranks_per_host = uniform_ranks_per_host(members->hosts);
-  members->called.resize(ranks.size());
-  members->ranks = std::move(ranks);
-  return members;
-}
 
 class SimulatedCommunicator final : public Communicator {
  public:
@@ -289,7 +222,7 @@ class SimulatedCommunicator final : public Communicator {
       open->first = member_;
     }
     const std::shared_ptr<Collective> collective = open;
-    expect_same(*collective, kind, bytes, root, number);
+    expect_same(*members_, *collective, member_, kind, bytes, root, number);
     Traffic& own = traffic();
     ++own.calls[std::size_t(kind)];
     if (kind != CollectiveKind::all_to_all) own.messages += message_count(kind, size());
@@ -304,81 +237,9 @@ class SimulatedCommunicator final : public Communicator {
         std::max(collective->begin, device ? device->stream_time() : cluster_.scheduler().now());
     if (++collective->arrived == size()) {
       members_->open.erase(number);
-      complete(*collective);
+      complete(cluster_, *members_, *collective);
     }
     return collective;
-  }
-
-  void expect_same(const Collective& c,
-                   CollectiveKind kind,
-                   std::uint64_t bytes,
-                   int root,
-                   std::uint64_t number) const {
-    if (c.kind == kind && c.bytes == bytes && c.root == root) return;
-    throw CommError(fmt::format(
-        "rank {} calls {} of {} bytes as number {} of the collectives of {} ranks, rank {} has "
-        "called {} of {} bytes",
-        world_rank(),
-        name_of(kind),
-        bytes,
-        number + 1,
-        size(),
-        members_->ranks[std::size_t(c.first)],
-        name_of(c.kind),
-        c.bytes));
-  }
-
-  void complete(Collective& c) {
-    if (c.pairs != 0)
-      throw CommError(
-          fmt::format("an all-to-all of {} ranks: what they send is not what they expect", size()));
-    const double rounds =
-        c.kind == CollectiveKind::all_to_all || c.kind == CollectiveKind::gather_blocks
-            ? std::min(double(size() - 1), kMostRounds)
-            : double(message_count(c.kind, size()));
-    c.end = cluster_.links().move(c.begin, rounds, c.sent);
-    if (c.kind == CollectiveKind::split) make_parts(c);
-    if (!c.blocks.empty()) trace(c);
-    c.sent = {};
-    c.complete = true;
-    for (const int rank : c.waiting) cluster_.scheduler().wake(rank);
-    c.waiting = {};
-  }
-
-  void make_parts(Collective& c) {
-    std::vector<int> order(members());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](int m) { return c.keys[std::size_t(m)]; });
-    c.parts.resize(members());
-    for (std::size_t begin = 0; begin < order.size();) {
-      const int color = c.keys[std::size_t(order[begin])].first;
-      std::size_t end = begin;
-      std::vector<int> ranks;
-      while (end < order.size() && c.keys[std::size_t(order[end])].first == color)
-        ranks.push_back(members_->ranks[std::size_t(order[end++])]);
-      const auto part = make_members(cluster_.links(), std::move(ranks));
-      for (; begin < end; ++begin) c.parts[std::size_t(order[begin])] = part;
-    }
-  }
-
-  /// Copies what blocks hold, after all of it was read, as it may be sent from where it comes to.
-  void trace(Collective& c) {
-    const bool gathers = c.kind == CollectiveKind::gather_blocks;
-    std::vector<std::vector<std::vector<Stretch>>> sent(members());  // by sender, by receiver
-    for (std::size_t s = 0; s < members(); ++s) {
-      const TracedMemory& memory = *cluster_.memory(members_->ranks[s]);
-      const Collective::Blocks& b = c.blocks[s];
-      if (gathers) sent[s].push_back(memory.read(b.send + b.from[s].offset, b.from[s].elems));
-      for (const CommBlock& block : b.to)
-        sent[s].push_back(memory.read(b.send + block.offset, block.elems));
-    }
-    for (std::size_t r = 0; r < members(); ++r) {
-      TracedMemory& memory = *cluster_.memory(members_->ranks[r]);
-      const Collective::Blocks& b = c.blocks[r];
-      for (std::size_t s = 0; s < members(); ++s)
-        if (!gathers || s != r)
-          memory.write(b.receive + b.from[s].offset, sent[s][gathers ? 0 : r]);
-    }
   }
 
   /// Waits for the members, and for the collective's end: on the host, or in the stream in use.
@@ -406,9 +267,6 @@ class SimulatedCommunicator final : public Communicator {
   CommRequestPtr started(const std::shared_ptr<Collective>& collective,
                          float* memory,
                          std::span<const CommBlock> blocks = {});
-
-  /// Messages of which a rank waits for one after another; more are under way at once.
-  static constexpr double kMostRounds = 64;
 
   Cluster& cluster_;
   std::shared_ptr<Members> members_;

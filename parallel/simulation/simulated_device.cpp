@@ -16,7 +16,7 @@ namespace {
 /// DryBackend's addresses begin here.
 constexpr std::uintptr_t kFirstDryAddress = std::uintptr_t{1} << 60;
 /// Smaller buffers of the host hold what is written to them.
-constexpr std::size_t kMostHeld = std::size_t{64} << 10;
+constexpr std::size_t kMaxHeld = std::size_t{64} << 10;
 constexpr double kFloat = sizeof(float);
 
 class HeldBuffer final : public DeviceBuffer {
@@ -114,7 +114,7 @@ SimulatedDevice::~SimulatedDevice() { cluster_.set_device(rank_, nullptr); }
 
 std::unique_ptr<DeviceBuffer> SimulatedDevice::allocate_host(std::size_t bytes,
                                                              const std::string&) {
-  if (bytes <= kMostHeld) return std::make_unique<HeldBuffer>(bytes);
+  if (bytes <= kMaxHeld) return std::make_unique<HeldBuffer>(bytes);
   return std::make_unique<SharedBuffer>(cluster_.host_memory(bytes), bytes);
 }
 

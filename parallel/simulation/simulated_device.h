@@ -47,7 +47,7 @@ class SimulatedDevice final : public DryBackend {
   double stream_time() const;
   void set_stream_time(double time);
   DeviceStream stream() const { return stream_; }
-  /// Work of `seconds` on `stream`, which the host hands over. `name` is for pictures.
+  /// Work of `seconds` on `stream`, which the host hands over. `name` is for images.
   void work(DeviceStream stream, double seconds, const char* name);
   /// A kernel of a program in step `step`.
   void run_kernel(double seconds, std::uint64_t step);

@@ -112,7 +112,7 @@ void expect_sums(Cluster& cluster, const SimulationRequest& request, SimulationR
   }
   result.micro_batches_least = least;
   result.micro_batches_most = most;
-  // What libraries add in an order of their own is nobody's to check.
+  // Libraries add in an order of their own.
   if (!request.cluster.traces_sums || request.options.reduction == Reduction::fast) return;
   result.tree = expected_sum(request.options, ranks, batch);
   const std::int64_t tail = request.dataset_size % batch;

@@ -11,7 +11,7 @@ import subprocess
 
 from program_test import ProgramTest, main
 
-COMMANDS = ("train", "run", "plan", "scale", "sweep", "bench", "evaluate", "predict", "generate", "export",
+COMMANDS = ("train", "run", "plan", "scale", "simulate", "sweep", "bench", "evaluate", "predict", "generate", "export",
             "report", "doctor", "pack", "tokenize", "help", "completion")
 PARTS = ("bench all-reduce", "bench model", "bench loader")
 
