@@ -69,8 +69,8 @@ struct GpuRange {
   }
 };
 
-/// How one rank's GPU was used from the first step of this process to the end. Ranks send it to
-/// each other as it is.
+/// How one rank's GPU was used from the first step of this process to the end. Texts come first:
+/// ranks send each other the bytes after them, from `part` on.
 struct GpuUse {
   char host[64] = {};
   char device[32] = {};        ///< its address on the PCI bus; may be empty

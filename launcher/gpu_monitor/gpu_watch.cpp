@@ -2,8 +2,11 @@
 #include "launcher/gpu_monitor/gpu_watch.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -15,6 +18,7 @@
 #include "core/host/machine.h"
 #include "launcher/gpu_monitor/nvml.h"
 #include "lockstep/train_records.h"
+#include "parallel/comm/collective_strings.h"
 
 namespace lockstep {
 namespace {
@@ -165,7 +169,22 @@ GpuUse GpuWatch::stop() {
 }
 
 std::vector<GpuUse> gather_gpu_use(Communicator& communicator, const GpuUse& own) {
-  return gather_records(communicator, own);
+  // Texts, which are half of it and which many ranks have in common, travel apart.
+  constexpr std::size_t kNumbers = offsetof(GpuUse, part);
+  std::array<std::byte, sizeof(GpuUse) - kNumbers> numbers;
+  std::memcpy(numbers.data(), reinterpret_cast<const std::byte*>(&own) + kNumbers, numbers.size());
+  const auto all = gather_records(communicator, numbers);
+  const auto hosts = gather_common_strings(communicator, own.host),
+             devices = gather_common_strings(communicator, own.device),
+             reasons = gather_common_strings(communicator, own.not_watched);
+  std::vector<GpuUse> uses(all.size());
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    std::memcpy(reinterpret_cast<std::byte*>(&uses[r]) + kNumbers, all[r].data(), numbers.size());
+    put_text(uses[r].host, hosts[r]);
+    put_text(uses[r].device, devices[r]);
+    put_text(uses[r].not_watched, reasons[r]);
+  }
+  return uses;
 }
 
 }  // namespace lockstep

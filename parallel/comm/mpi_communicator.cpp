@@ -119,8 +119,12 @@ int host_of(MPI_Comm comm) {
 class MpiCommunicator final : public Communicator {
  public:
   /// Collective. `host`: equal for ranks of one host; negative: to be found out. `owned`: freed by
-  /// the destructor.
-  MpiCommunicator(MPI_Comm comm, MpiExchange exchange, int host, bool owned)
+  /// the destructor. `split_from`: where it is of the same ranks, hosts are not gathered again.
+  MpiCommunicator(MPI_Comm comm,
+                  MpiExchange exchange,
+                  int host,
+                  bool owned,
+                  const MpiCommunicator* split_from = nullptr)
       : comm_(comm), exchange_(exchange), host_(host), owned_(owned) {
     LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm_, &rank_));
@@ -129,6 +133,10 @@ class MpiCommunicator final : public Communicator {
     byte_counts_.resize(std::size_t(size_));
     all_but_own_.reserve(std::size_t(size_));
     byte_offsets_.resize(std::size_t(size_));
+    if (split_from != nullptr && has_ranks_of(*split_from)) {
+      ranks_per_node_ = split_from->ranks_per_node_;
+      return;
+    }
     std::vector<int> hosts(byte_counts_.size());
     LOCKSTEP_MPI_TRY(MPI_Allgather(&host_, 1, MPI_INT, hosts.data(), 1, MPI_INT, comm_));
     ranks_per_node_ = uniform_ranks_per_host(hosts);
@@ -270,12 +278,20 @@ class MpiCommunicator final : public Communicator {
     LOCKSTEP_CHECK(color >= 0, CommError, "split: color {} is negative", color);
     MPI_Comm part = MPI_COMM_NULL;
     LOCKSTEP_MPI_TRY(MPI_Comm_split(comm_, color, key, &part));
-    return std::make_unique<MpiCommunicator>(part, exchange_, host_, true);
+    return std::make_unique<MpiCommunicator>(part, exchange_, host_, true, this);
   }
 
   void abort(int exit_code) override { MPI_Abort(comm_, exit_code); }
 
  private:
+  /// Whether all ranks of `other` are in this one, in the same order. Collective.
+  bool has_ranks_of(const MpiCommunicator& other) const {
+    if (size_ != other.size_) return false;
+    int same = rank_ == other.rank_ ? 1 : 0;
+    LOCKSTEP_MPI_TRY(MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_INT, MPI_MIN, comm_));
+    return same != 0;
+  }
+
   // The pool is filled as requests come back; `owner` returns this one even if starting throws.
   MpiRequest& take_request(CommRequestPtr& owner) {
     if (pool_.empty()) pool_.push_back(std::make_unique<MpiRequest>(std::size_t(size_), pool_));

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/lap_timer.h"
 #include "core/profile/profiler.h"
 #include "core/profile/range_marker.h"
 #include "core/step/device_timer.h"
@@ -23,6 +22,7 @@
 #include "lockstep/rank_context.h"
 #include "lockstep/step_result.h"
 #include "lockstep/weights.h"
+#include "parallel/replica/lap_timer.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/nonfinite_locator.h"
 #include "parallel/replica/program_set.h"

@@ -58,7 +58,7 @@ struct GpuSharing {
   /// "3 ranks share GPU 0000:01:00.0 of node7", for the busiest GPU; empty where each has its own.
   std::string note;
 };
-/// GPUs are told apart by XXH64 of what identifies them. A rank receives 16 bytes of each other,
+/// GPUs are distinguished by XXH64 of what identifies them. A rank receives 16 bytes of each other,
 /// where ranks have GPUs.
 GpuSharing gpu_sharing(Communicator& ranks, const DeviceCard& own);
 

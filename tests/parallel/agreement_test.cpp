@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/fixed_text.h"
+#include "launcher/gpu_monitor/gpu_watch.h"
 #include "lockstep/error.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/comm/collective_strings.h"
@@ -99,6 +101,37 @@ TEST(CollectiveStrings, ADistinctTextComesOnceWithItsRanks) {
     EXPECT_EQ(first.rank, 1);
     EXPECT_EQ(first.text, "odd");
     EXPECT_EQ(first_text(c, "").rank, -1);
+    return 0;
+  });
+}
+
+TEST(GpuUse, OfAllRanksIsWhole) {
+  const auto use_of = [](int rank) {
+    GpuUse use;
+    set_text(use.host, "node");
+    set_text(use.device, fmt::format("0000:0{}:00.0", rank));
+    if (rank == 2) set_text(use.not_watched, "no driver");
+    use.part = rank == 1;
+    GpuSample sample{.values = {}, .reasons = 1u << rank};
+    sample.values[GpuQuantity::busy] = 0.25 * rank;
+    use.add(sample);
+    use.limits[GpuQuantity::power_w] = 700;
+    return use;
+  };
+  on_ranks(3, [&](Communicator& c) {
+    const std::vector<GpuUse> all = gather_gpu_use(c, use_of(c.rank()));
+    EXPECT_EQ(all.size(), 3u);
+    for (int r = 0; r < 3; ++r) {
+      const GpuUse &use = all[std::size_t(r)], expected = use_of(r);
+      EXPECT_STREQ(use.host, "node");
+      EXPECT_STREQ(use.device, expected.device);
+      EXPECT_STREQ(use.not_watched, expected.not_watched);
+      EXPECT_EQ(use.part, r == 1);
+      EXPECT_EQ(use.samples, 1);
+      EXPECT_EQ(use[GpuQuantity::busy].sum, 0.25 * r);
+      EXPECT_EQ(use.limits[GpuQuantity::power_w], 700);
+      EXPECT_EQ(use.throttled, expected.throttled);
+    }
     return 0;
   });
 }
