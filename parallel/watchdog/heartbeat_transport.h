@@ -9,21 +9,26 @@
 #include "core/exec/communicator.h"
 #include "parallel/watchdog/heartbeat_applicants.h"
 #include "parallel/watchdog/heartbeat_protocol.h"
+#include "parallel/watchdog/heartbeat_relay.h"
+#include "parallel/watchdog/heartbeat_tree.h"
 
 namespace lockstep::watch {
 
-/// Told what the other ranks' watchdogs say.
+/// Told what the watchdogs say that this one is connected to; `from` is their rank.
 class PeerListener {
  public:
   virtual ~PeerListener() = default;
-  virtual void on_beat(int rank, const Beat& beat) = 0;
-  virtual void on_goodbye(int rank, const Goodbye& goodbye) = 0;
-  virtual void on_record(int rank, const PackedRecord& record) = 0;
-  virtual void on_strangers(int rank, const Strangers& strangers) = 0;
-  virtual void on_closed(int rank) = 0;
+  virtual void on_beat(int from, const Beat& beat) = 0;
+  virtual void on_summary(const RankSummary& summary) = 0;
+  virtual void on_details(const RankBeat& details) = 0;
+  virtual void on_goodbye(int from, const Goodbye& goodbye) = 0;
+  virtual void on_ended(const RankEnded& ended) = 0;
+  virtual void on_record(int from, const PackedRecord& record) = 0;
+  virtual void on_strangers(const Strangers& strangers) = 0;
+  virtual void on_closed(int from) = 0;
 };
 
-/// The other ends of a watchdog's connections: every rank for rank 0, rank 0 for every other one.
+/// The other ends of a watchdog's connections: a rank's children in the tree and its parent.
 /// After the constructor and connect(), one thread uses it; wake() may be called by any.
 class Peers {
  public:
@@ -44,13 +49,14 @@ class Peers {
     }
   };
 
-  /// Collective: exchanges cards, and rank 0's invitation. Rank 0 listens from here on; where it
-  /// cannot, problem() says why. `wanted`, of which rank 0's word counts: without it no rank
-  /// listens.
-  Peers(Communicator& host, bool wanted);
+  /// Collective: exchanges cards, and the invitations of ranks with children. These listen from
+  /// here on; where one cannot, its problem() says why. `wanted`, of which rank 0's word counts:
+  /// without it no rank listens.
+  Peers(Communicator& host, bool wanted, int fan_out);
   bool wanted() const { return cards_[0].wanted != 0; }
   const std::string& problem() const { return problem_; }
-  /// Ranks above 0: connects to rank 0, whose thread must be at work. Throws EnvironmentError.
+  /// Ranks above 0: connects to the parent, whose thread must be at work; that of this rank may be
+  /// until begin(). Throws EnvironmentError.
   void connect(double limit_s);
   /// All have connected: no other process may. Tells `listener` of who has closed since.
   void begin(PeerListener& listener);
@@ -62,33 +68,51 @@ class Peers {
   /// Ends a turn that waits.
   void wake();
 
+  /// Except to `but`.
   template <typename Message>
-  void send_to_all(Kind kind, const Message& message) {
-    for (Connection& peer : peers_) peer.send(kind, message);
+  void send_to_all(Kind kind, const Message& message, int but = -1) {
+    for (std::size_t i = 0; i < peers_.size(); ++i)
+      if (neighbours_[i] != but) peers_[i].send(kind, message);
   }
+  template <typename Message>
+  void send_to_parent(Kind kind, const Message& message) {
+    if (rank_ > 0) peers_.back().send(kind, message);
+  }
+  /// A beat, and before it, for the parent, the news of the ranks below. To whom older messages are
+  /// still on their way it is skipped: the next one says more.
+  void send_beat(const Beat& beat, const HeartbeatRelay::News& news);
+  /// Whether the parent gets the next beat, and may be sent what it can do without.
+  bool parent_is_idle() const { return rank_ > 0 && is_idle(peers_.back()); }
   void flush();
-  /// Waits until everything is sent, or, where `gone`, until all have closed their end.
+  /// Waits until everything is sent, and, where `gone`, until all children have closed their end.
   void resolve(int milliseconds, bool gone);
 
   int rank() const { return rank_; }
   int size() const { return int(cards_.size()); }
   const Card& card(int rank) const { return cards_[std::size_t(rank)]; }
+  const HeartbeatTree& tree() const { return tree_; }
+  bool has_children() const { return tree_.has_children(rank_); }
 
  private:
-  int index_of(int rank) const { return rank_ == 0 ? rank : 0; }
+  static bool is_idle(const Connection& peer) { return peer.is_open() && !peer.has_unsent(); }
+  std::size_t index_of(int rank) const;
+  void listen();
+  void exchange_invitations(Communicator& host);
   void watch(int descriptor, std::uint64_t tag);
   void close_listener();
   void accept_all();
   void read_applicant(int descriptor);
-  void read_peer(int rank, PeerListener& listener);
+  void read_peer(std::size_t index, PeerListener& listener);
 
   int rank_;
   bool began_ = false;  // from here on a connection that closes is a rank that ends
   std::string problem_;
   std::vector<Card> cards_;  // [ranks]
-  Invitation invitation_;
+  HeartbeatTree tree_;
+  Invitation own_, parents_;
   Descriptor wake_, events_, listener_;
-  std::vector<Connection> peers_;  // rank 0: [ranks], its own never open; else: rank 0
+  std::vector<int> neighbours_;    // the children, then the parent
+  std::vector<Connection> peers_;  // to them
   Applicants applicants_;
 };
 
