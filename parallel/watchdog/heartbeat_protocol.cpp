@@ -137,6 +137,10 @@ void Connection::flush() {
   }
 }
 
+void Connection::finish_sending() {
+  if (is_open()) ::shutdown(socket_.get(), SHUT_WR);
+}
+
 bool Connection::receive(const Handler& handle) {
   while (is_open()) {
     const ssize_t got =

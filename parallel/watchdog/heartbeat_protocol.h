@@ -48,6 +48,8 @@ class Connection {
   bool is_open() const { return socket_.valid(); }
   int descriptor() const { return socket_.get(); }
   void close() { socket_.reset(); }
+  /// Sends no more, and lets the other end know; still receives.
+  void finish_sending();
 
   /// Sends what fits, the rest at flush().
   template <typename Message>

@@ -23,7 +23,7 @@ constexpr std::uint64_t kWake = ~std::uint64_t{0}, kListener = kWake - 1;
 constexpr std::uint64_t kApplicant = std::uint64_t{1} << 32;  // and its descriptor
 constexpr rlim_t kOtherFiles = 512;
 constexpr int kAcceptsATurn = 64;
-constexpr useconds_t kAcceptAgainUs = 10000;
+constexpr useconds_t kAcceptAgainUs = 10000, kPollUs = 2000;
 /// Connections that may wait unproved, in addition to one of each child.
 constexpr int kMaxStrangers = 64;
 /// What a rank says in a beat of each rank below it, and as much that is still on its way.
@@ -91,6 +91,7 @@ Peers::Peers(Communicator& host, bool wanted, int fan_out)
   neighbours_.assign(children.begin(), children.end());
   if (rank_ > 0) neighbours_.push_back(tree_.parent(rank_));
   peers_.resize(neighbours_.size());
+  ended_.resize(neighbours_.size());
   if (has_children()) listen();
   exchange_invitations(host);
 }
@@ -244,6 +245,11 @@ void Peers::read_peer(std::size_t index, PeerListener& listener) {
     if (kind == Kind::strangers && read(bytes, strangers)) listener.on_strangers(strangers);
   });
   if (open) return;
+  if (keeps_open_) {
+    ended_[index] = true;
+    epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.descriptor(), nullptr);
+    return;
+  }
   peer.close();
   if (began_) listener.on_closed(from);
 }
@@ -251,7 +257,7 @@ void Peers::read_peer(std::size_t index, PeerListener& listener) {
 void Peers::send_beat(const Beat& beat, const HeartbeatRelay::News& news) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     if (!is_idle(peers_[i])) continue;
-    if (neighbours_[i] == tree_.parent(rank_)) {
+    if (is_parent(i)) {
       // In this order: a beat must not overtake what this rank has heard of others until then.
       peers_[i].send_with_next(Kind::summaries, news.summaries);
       peers_[i].send_with_next(Kind::details, news.details);
@@ -264,29 +270,35 @@ void Peers::flush() {
   for (Connection& peer : peers_) peer.flush();
 }
 
-void Peers::resolve(int milliseconds, bool gone) {
-  class Nobody final : public PeerListener {
-    void on_beat(int, const Beat&) override {}
-    void on_summary(const RankSummary&) override {}
-    void on_details(const RankBeat&) override {}
-    void on_goodbye(int, const Goodbye&) override {}
-    void on_ended(const RankEnded&) override {}
-    void on_record(int, const PackedRecord&) override {}
-    void on_strangers(const Strangers&) override {}
-    void on_closed(int) override {}
-  } nobody;
+void Peers::resolve(int milliseconds) {
   const double end = now() + milliseconds * 1e-3;
   for (;;) {
     flush();
-    bool done = true;
+    const bool done = std::ranges::none_of(
+        peers_, [](const Connection& peer) { return peer.is_open() && peer.has_unsent(); });
+    if (done || now() >= end) return;
+    usleep(kPollUs);
+  }
+}
+
+void Peers::finish_sending() {
+  if (rank_ > 0) peers_.back().finish_sending();
+}
+
+void Peers::await_ends(int milliseconds, bool of_parent) {
+  const auto ignore = [](Kind, std::span<const std::byte>) {};
+  const double end = now() + milliseconds * 1e-3;
+  for (;;) {
+    bool waits = false;
     for (std::size_t i = 0; i < peers_.size(); ++i) {
-      const bool is_child = neighbours_[i] != tree_.parent(rank_);
-      const Connection& peer = peers_[i];
-      done = done && !(peer.is_open() && (peer.has_unsent() || (gone && is_child)));
+      Connection& peer = peers_[i];
+      if (is_parent(i) != of_parent || !peer.is_open() || ended_[i]) continue;
+      peer.flush();
+      ended_[i] = !peer.receive(ignore);
+      waits = waits || !ended_[i];
     }
-    const int left = int((end - now()) * 1e3);
-    if (done || left <= 0) return;
-    turn(std::min(left, 10), nobody);
+    if (!waits || now() >= end) return;
+    usleep(kPollUs);
   }
 }
 

@@ -84,8 +84,22 @@ class Peers {
   /// Whether the parent gets the next beat, and may be sent what it can do without.
   bool parent_is_idle() const { return rank_ > 0 && is_idle(peers_.back()); }
   void flush();
-  /// Waits until everything is sent, and, where `gone`, until all children have closed their end.
-  void resolve(int milliseconds, bool gone);
+  /// Waits at most so long until everything is sent.
+  void resolve(int milliseconds);
+
+  // Ranks that end, each after its record: when the second of a job has, mpirun kills all others
+  // at once, so that none should before every rank has written what it knows. Where a rank and all
+  // below it have, it lets its parent know by sending no more, and waits until that closes the
+  // connection: rank 0, which waits for no other, ends first.
+
+  /// From here on the connections to ranks that end stay open on this end.
+  void keep_open() { keeps_open_ = true; }
+  /// Waits at most so long until all children have finished sending.
+  void await_children(int milliseconds) { await_ends(milliseconds, false); }
+  /// Lets the parent know that this rank and all below it are about to end.
+  void finish_sending();
+  /// Waits at most so long until the parent has closed the connection.
+  void await_parent(int milliseconds) { await_ends(milliseconds, true); }
 
   int rank() const { return rank_; }
   int size() const { return int(cards_.size()); }
@@ -103,6 +117,8 @@ class Peers {
   void accept_all();
   void read_applicant(int descriptor);
   void read_peer(std::size_t index, PeerListener& listener);
+  bool is_parent(std::size_t index) const { return rank_ > 0 && index + 1 == peers_.size(); }
+  void await_ends(int milliseconds, bool of_parent);
 
   int rank_;
   bool began_ = false;  // from here on a connection that closes is a rank that ends
@@ -113,6 +129,8 @@ class Peers {
   Descriptor wake_, events_, listener_;
   std::vector<int> neighbours_;    // the children, then the parent
   std::vector<Connection> peers_;  // to them
+  std::vector<bool> ended_;        // finished sending, but are kept open
+  bool keeps_open_ = false;
   Applicants applicants_;
 };
 

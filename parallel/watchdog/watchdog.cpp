@@ -32,9 +32,12 @@ namespace {
 using watch::now;
 using Kind = watch::Kind;
 
-constexpr int kSendMs = 200, kLeaveMs = 300;
+constexpr int kSendMs = 200, kLeaveMs = 300, kParentMs = 1000;
 constexpr double kSoonSeconds = 0.05, kConnectSeconds = 30;
-constexpr std::chrono::milliseconds kMaxLastWords{2000}, kSpeakerFirst{500}, kOthersFirst{250};
+constexpr std::chrono::milliseconds kMaxLastWords{2000};
+/// So long after a verdict that ranks come to by themselves all of them have: the connection closed
+/// for all at once, and each looks every 50 ms; or each looks in its next beat.
+constexpr double kOthersSeeDeathSeconds = 0.25, kOthersSeeSilenceSeconds = 0.5;
 
 /// What each rank met while it connected.
 struct Outcome {
@@ -196,7 +199,7 @@ class Watchdog::State final : public watch::PeerListener {
       }
     }
     peers_.send_to_all(Kind::goodbye, watch::Goodbye{std::uint8_t(after_error_ ? 1 : 0)});
-    peers_.resolve(kSendMs, false);
+    peers_.resolve(kSendMs);
   }
 
   void look(double& next_beat) {
@@ -213,18 +216,21 @@ class Watchdog::State final : public watch::PeerListener {
     // As of then: where all ranks were stopped since, no rank would know of it yet.
     const auto verdict = node_.detector().judge(time);
     if (!verdict || is_held(*verdict)) return;
-    // The launcher ends all ranks, and wakes the frozen one, as soon as the first has ended.
-    const bool reports = speaks_of(*verdict);
-    if (!reports) std::this_thread::sleep_for(pause_before_end(*verdict));
     // Rank 0 may not know yet.
-    leave(record_of(*verdict), reports, peers_.rank() == 0 || verdict->rank == 0);
+    const bool is_known = peers_.rank() == 0 || verdict->rank == 0;
+    leave(record_of(*verdict), speaks_of(*verdict), is_known, -1, pause_before_end(*verdict));
   }
 
-  /// Of a rank that does not report: until another one has.
+  /// Until all ranks know that come to the same verdict by themselves, as do the children of the
+  /// faulting rank and rank 0. The launcher ends all, and wakes a frozen one, as soon as the first
+  /// has ended.
   std::chrono::duration<double> pause_before_end(const Verdict& verdict) const {
-    // Of a death rank 0 knows as early, and the launcher ends no rank the sooner for this one.
-    if (verdict.rank > 0 && verdict.kind == Verdict::Kind::died) return {};
-    return kSpeakerFirst + std::chrono::duration<double>(node_.rank_zero_lag_s(verdict));
+    const bool is_alone = peers_.rank() == 0 && !peers_.tree().has_children(verdict.rank);
+    if (is_alone || verdict.kind == Verdict::Kind::stuck) return {};
+    double seconds = kOthersSeeDeathSeconds;
+    if (verdict.kind == Verdict::Kind::frozen) seconds = kOthersSeeSilenceSeconds;
+    if (peers_.rank() > 0) seconds += node_.rank_zero_lag_s(verdict);
+    return std::chrono::duration<double>(seconds);
   }
 
   /// Whether a debugger caused `verdict`. One that was attached stops all threads of a process
@@ -295,7 +301,8 @@ class Watchdog::State final : public watch::PeerListener {
     if (!announcement_) return;
     spoken_ = true;
     peers_.send_to_all(Kind::record, *announcement_);
-    peers_.resolve(kSendMs, false);
+    peers_.keep_open();
+    peers_.resolve(kSendMs);
     announcement_.reset();
     announced_.notify_all();
   }
@@ -337,14 +344,20 @@ class Watchdog::State final : public watch::PeerListener {
     record.cause = "the launcher of this rank is gone";
     record.hint = name_parameters(
         "mpirun or srun ended or was killed; start the run again, with `resume` auto");
-    leave(record, peers_.rank() == 0, peers_.rank() == 0);
+    leave(record, peers_.rank() == 0, peers_.rank() == 0, -1);
   }
 
   /// Whatever hangs from here on, a full pipe or a dead file system, the process ends. The record
   /// goes to all neighbours but the one that has sent it, and with it whether the screen has it. A
-  /// frozen parent that is woken to be killed has to know as well.
-  [[noreturn]] void leave(const FaultRecord& record, bool reports, bool said, int but = -1) {
+  /// frozen parent that is woken to be killed has to know as well. `pause` where it is this rank's
+  /// own verdict, which above rank 0 is of its parent.
+  [[noreturn]] void leave(const FaultRecord& record,
+                          bool reports,
+                          bool said,
+                          int from,
+                          std::optional<std::chrono::duration<double>> pause = {}) {
     const int exit_code = record.exit_code;
+    const auto start = std::chrono::steady_clock::now();
     try {
       start_signal_masked_thread([exit_code] {
         std::this_thread::sleep_for(kMaxLastWords);
@@ -353,18 +366,20 @@ class Watchdog::State final : public watch::PeerListener {
     } catch (...) {
       // Then it has to go without.
     }
-    peers_.send_to_all(Kind::record, watch::pack(record, said), but);
+    peers_.send_to_all(Kind::record, watch::pack(record, said), from);
     peers_.flush();
     try {
       if (failure_handler_) failure_handler_(record, reports);
     } catch (...) {
       say_without_memory();
     }
-    peers_.resolve(kLeaveMs, true);
-    // Rank 0 is gone or frozen, so that no rank can tell the others: each has to find out by
-    // itself, before the launcher kills it, which is a second after the first rank has ended.
-    if (reports && peers_.rank() != 0 && peers_.size() > 2)
-      std::this_thread::sleep_for(kOthersFirst);
+    peers_.keep_open();
+    peers_.await_children(kLeaveMs);
+    peers_.finish_sending();
+    if (pause)
+      std::this_thread::sleep_until(start + *pause);
+    else
+      peers_.await_parent(kParentMs);
     _exit(exit_code);
   }
 
