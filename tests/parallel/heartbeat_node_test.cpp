@@ -13,7 +13,7 @@ namespace {
 
 using testing::SimulatedWatch;
 
-constexpr double kOneBeat = kBeatSeconds, kTick = SimulatedWatch::kTick;
+constexpr double kTick = SimulatedWatch::kTick, kSlowBeat = SimulatedWatch::kSlowBeat;
 const WatchLimits kSimulatedLimits{.training_s = 3, .start_s = 20, .evaluation_s = 6, .saving_s = 10};
 
 struct SimulatedJob {
@@ -106,7 +106,7 @@ TEST(HeartbeatNode, AFrozenRankIsNamedAndNoneBelowIt) {
     watch.pass(30);
     const watch::HeartbeatTree& tree = watch.tree();
     // In a star: the limit and two beats.
-    expect_end(watch, rank, start, 3 + 2 * kOneBeat + tree.depth() * kOneBeat + travel(tree));
+    expect_end(watch, rank, start, 3 + 2 * kSlowBeat + tree.depth() * kSlowBeat + travel(tree));
     EXPECT_EQ(watch.verdict()->kind, Verdict::Kind::frozen);
     EXPECT_EQ(watch.verdict()->below, rank > 0 ? tree.subtree_size(rank) - 1 : 0);
   });
@@ -124,7 +124,7 @@ TEST(HeartbeatNode, WhoHangsIsToldFromThoseThatWaitForIt) {
     }
     watch.pass(30);
     const watch::HeartbeatTree& tree = watch.tree();
-    expect_end(watch, rank, start, 3 + 2 * kOneBeat + tree.depth() * kOneBeat + travel(tree));
+    expect_end(watch, rank, start, 3 + 2 * kSlowBeat + tree.depth() * kSlowBeat + travel(tree));
     EXPECT_EQ(watch.verdict()->kind, Verdict::Kind::stuck);
     const FailureDetector& judge = watch[0].node->detector();
     EXPECT_EQ(describe(*watch.verdict(), judge.note(rank)).phase, "backward");
@@ -193,7 +193,7 @@ TEST(HeartbeatNode, AnErrorOfAnyRankEndsAllAfterThreeSeconds) {
     watch.pass(2.5);
     EXPECT_FALSE(watch.verdict()) << "it may be meeting others over it";
     watch.pass(5);
-    expect_end(watch, rank, start, FailureDetector::kErrorSeconds + travel(watch.tree()) + kOneBeat);
+    expect_end(watch, rank, start, FailureDetector::kErrorSeconds + travel(watch.tree()) + kSlowBeat);
     EXPECT_EQ(watch.verdict()->kind, Verdict::Kind::failed);
   }
 }
@@ -229,7 +229,7 @@ TEST(HeartbeatNode, LeavesMayLeaveBeforeTheirParents) {
 TEST(HeartbeatNode, RankZeroHearsLittle) {
   SimulatedWatch watch = make_watch({10000, 8, 32});
   const auto a_beat = [&](std::uint64_t before, std::uint64_t after, double seconds) {
-    return double(after - before) * kOneBeat / seconds;
+    return double(after - before) * kBeatSeconds / seconds;
   };
   watch.pass(1);
   std::uint64_t messages = watch.messages_to_root(), bytes = watch.bytes_to_root();

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <random>
 #include <span>
 #include <variant>
 #include <vector>
@@ -19,6 +20,8 @@ namespace lockstep::testing {
 class SimulatedWatch {
  public:
   static constexpr double kTick = kBeatSeconds / 5;
+  /// Of some beats: a thread may have to wait for its core.
+  static constexpr double kSlowBeat = kBeatSeconds + kTick;
 
   struct Rank {
     PositionNote note;
@@ -28,6 +31,7 @@ class SimulatedWatch {
     int accused = -1;        // by the record that it has
     double ended_at = -1;
     std::unique_ptr<watch::HeartbeatNode> node;
+    int next_beat = 0;  // tick
   };
 
   SimulatedWatch(std::span<const int> hosts, int fan_out, const WatchLimits& limits)
@@ -36,6 +40,7 @@ class SimulatedWatch {
       at(r).node = std::make_unique<watch::HeartbeatNode>(tree_, r, limits, 0);
       at(r).note.stage = RunStage::training;
       at(r).note.step = 5;
+      at(r).next_beat = 1 + r * 7 % 5;
     }
   }
 
@@ -141,7 +146,7 @@ class SimulatedWatch {
   void turn(int r) {
     Rank& rank = at(r);
     if (rank.works) ++rank.note.ticks;
-    const bool beats = (ticks_ + r * 7) % 5 == 0;  // each at a moment of its own
+    const bool beats = ticks_ >= rank.next_beat;
     if (beats) beat(r);
     if (!beats && !rank.node->judges_soon()) return;
     const auto verdict = rank.node->detector().judge(time_);
@@ -151,6 +156,7 @@ class SimulatedWatch {
   }
 
   void beat(int r) {
+    at(r).next_beat = ticks_ + 5 + int(random_() % 2);
     const watch::Beat own = watch::pack(at(r).note, false);
     at(r).node->on_own_beat(own, time_);
     for (const int child : tree_.children(r)) send(child, {r, own});
@@ -177,6 +183,7 @@ class SimulatedWatch {
   std::deque<Sent> sent_;
   double time_ = 0;
   int ticks_ = 0;
+  std::minstd_rand random_;
   std::optional<Verdict> verdict_;
   std::uint64_t messages_ = 0, bytes_ = 0;
 };
