@@ -138,11 +138,13 @@ void Peers::connect(double limit_s) {
 }
 
 void Peers::begin(PeerListener& listener) {
-  began_ = true;
   close_listener();
-  if (rank_ > 0) watch(peers_.back().descriptor(), peers_.size() - 1);
-  for (std::size_t i = 0; i < peers_.size(); ++i)
-    if (!peers_[i].is_open()) listener.on_closed(neighbours_[i]);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].is_open())
+      watch(peers_[i].descriptor(), i);
+    else
+      listener.on_closed(neighbours_[i]);
+  }
 }
 
 std::size_t Peers::index_of(int rank) const {
@@ -215,13 +217,10 @@ void Peers::read_applicant(int descriptor) {
   Descriptor socket;
   const int rank = applicants_.read(descriptor, socket);
   if (rank < 0) return;
-  const std::size_t index = index_of(rank);
-  Connection& peer = peers_[index];
+  Connection& peer = peers_[index_of(rank)];
   peer = Connection(std::move(socket), bytes_from_subtree(tree_.subtree_size(rank)));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = index;
-  epoll_ctl(events_.get(), EPOLL_CTL_MOD, peer.descriptor(), &event);
+  // What it says is read from begin() on, when this rank has a parent to pass it on to.
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.descriptor(), nullptr);
   peer.send(Kind::hello, Hello{own_.secret, rank_});
 }
 
@@ -251,7 +250,7 @@ void Peers::read_peer(std::size_t index, PeerListener& listener) {
     return;
   }
   peer.close();
-  if (began_) listener.on_closed(from);
+  listener.on_closed(from);
 }
 
 void Peers::send_beat(const Beat& beat, const HeartbeatRelay::News& news) {

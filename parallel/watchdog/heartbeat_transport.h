@@ -58,7 +58,8 @@ class Peers {
   /// Ranks above 0: connects to the parent, whose thread must be at work; that of this rank may be
   /// until begin(). Throws EnvironmentError.
   void connect(double limit_s);
-  /// All have connected: no other process may. Tells `listener` of who has closed since.
+  /// All have connected: no other process may. From here on `listener` is told what they say, and
+  /// of who has closed since.
   void begin(PeerListener& listener);
   /// Closes all connections.
   void part();
@@ -121,7 +122,6 @@ class Peers {
   void await_ends(int milliseconds, bool of_parent);
 
   int rank_;
-  bool began_ = false;  // from here on a connection that closes is a rank that ends
   std::string problem_;
   std::vector<Card> cards_;  // [ranks]
   HeartbeatTree tree_;
