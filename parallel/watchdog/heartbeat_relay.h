@@ -46,7 +46,7 @@ class HeartbeatRelay {
   struct Rank {
     int rank = -1;
     bool is_child = false;
-    bool heard = false, moved = false;  // since the parent was told
+    bool heard = false, moved = false;  // and not yet passed on
     bool due = false;                   // `last` was passed on by a child
     bool told = false;                  // the parent has `last`
     bool ended = false;

@@ -58,8 +58,8 @@ class Peers {
   /// Ranks above 0: connects to the parent, whose thread must be at work; that of this rank may be
   /// until begin(). Throws EnvironmentError.
   void connect(double limit_s);
-  /// All have connected: no other process may. From here on `listener` is told what they say, and
-  /// of who has closed since.
+  /// All have connected: no other process may. From here on `listener` gets what they say, and
+  /// learns who has closed since.
   void begin(PeerListener& listener);
   /// Closes all connections.
   void part();

@@ -33,15 +33,13 @@ HeartbeatTree::HeartbeatTree(std::span<const int> hosts, int fan_out)
       host.push_back(r);
     }
   }
-  for (int r = count - 1; r > 0; --r)
-    sizes_[std::size_t(parent(r))] += sizes_[std::size_t(r)];
+  for (int r = count - 1; r > 0; --r) sizes_[std::size_t(parent(r))] += sizes_[std::size_t(r)];
   // Counted, then listed.
   for (int r = 1; r < count; ++r) ++first_child_[std::size_t(parent(r)) + 1];
   for (std::size_t r = 1; r < first_child_.size(); ++r) first_child_[r] += first_child_[r - 1];
   children_.resize(std::size_t(count - 1));
   std::vector<int> next(first_child_.begin(), first_child_.end() - 1);
-  for (int r = 1; r < count; ++r)
-    children_[std::size_t(next[std::size_t(parent(r))]++)] = r;
+  for (int r = 1; r < count; ++r) children_[std::size_t(next[std::size_t(parent(r))]++)] = r;
 }
 
 std::span<const int> HeartbeatTree::children(int rank) const {

@@ -21,6 +21,7 @@
 #include "core/base/signal_masked_thread.h"
 #include "core/exec/gather_records.h"
 #include "lockstep/error.h"
+#include "parallel/watchdog/connect_outcome.h"
 #include "parallel/watchdog/failure_report.h"
 #include "parallel/watchdog/heartbeat_node.h"
 #include "parallel/watchdog/heartbeat_transport.h"
@@ -38,12 +39,6 @@ constexpr std::chrono::milliseconds kMaxLastWords{2000};
 /// So long after a verdict that ranks come to by themselves all of them have: the connection closed
 /// for all at once, and each looks every 50 ms; or each looks in its next beat.
 constexpr double kOthersSeeDeathSeconds = 0.25, kOthersSeeSilenceSeconds = 0.5;
-
-/// What each rank met while it connected.
-struct Outcome {
-  char problem[512] = {};
-  std::uint8_t listens = 1;  // or has no need to
-};
 
 /// Whether a debugger holds a process of this machine.
 bool is_traced(std::int64_t process) {
@@ -121,14 +116,14 @@ class Watchdog::State final : public watch::PeerListener {
     std::array<std::uint64_t, 1> failed{};
     if (peers_.has_children()) start();
     try {
-      Outcome own;
+      ConnectOutcome own;
       if (const std::string problem = connect(); !problem.empty()) {
         set_text(own.problem, problem);
         own.listens = peers_.problem().empty() ? 1 : 0;
         failed[0] = 1;
       }
       host.all_reduce_max(failed);
-      if (failed[0] != 0) blindness_ = text_of(gather_records(host, own));
+      if (failed[0] != 0) blindness_ = format_blindness(gather_records(host, own), peers_.tree());
     } catch (...) {
       stop();
       throw;
@@ -147,31 +142,6 @@ class Watchdog::State final : public watch::PeerListener {
       return error.what();
     }
     return {};
-  }
-
-  /// Of the first rank that cannot listen; else of the first parent that ranks cannot reach.
-  std::string text_of(const std::vector<Outcome>& outcomes) const {
-    constexpr int kMaxNamedRanks = 8;
-    std::string ranks, problem;
-    int count = 0, parent = -1;
-    for (std::size_t r = 0; r < outcomes.size(); ++r)
-      if (outcomes[r].listens == 0) return fmt::format("rank {}: {}", r, outcomes[r].problem);
-    for (int r = 0; r < int(outcomes.size()); ++r) {
-      const Outcome& outcome = outcomes[std::size_t(r)];
-      if (*outcome.problem == '\0') continue;
-      if (parent < 0) {
-        parent = peers_.tree().parent(r);
-        problem = outcome.problem;
-      }
-      if (peers_.tree().parent(r) != parent) continue;
-      if (count++ < kMaxNamedRanks) ranks += fmt::format("{}{}", count > 1 ? ", " : "", r);
-    }
-    if (count > kMaxNamedRanks) ranks += fmt::format(" and {} more", count - kMaxNamedRanks);
-    return fmt::format("{} {} cannot reach rank {} over TCP ({})",
-                       count > 1 ? "ranks" : "rank",
-                       ranks,
-                       parent,
-                       problem);
   }
 
   // From here on: the watchdog's thread.
@@ -241,8 +211,7 @@ class Watchdog::State final : public watch::PeerListener {
     bool held = false;
     for (int r = 0; r < peers_.size(); ++r) {
       const watch::Peers::Card& card = peers_.card(r);
-      if (!card.on_machine_of(own) || !node_.detector().is_present(r) ||
-          !is_traced(card.process))
+      if (!card.on_machine_of(own) || !node_.detector().is_present(r) || !is_traced(card.process))
         continue;
       node_.detector().hold(r, now());
       held = true;
@@ -327,9 +296,8 @@ class Watchdog::State final : public watch::PeerListener {
     const std::span<const int> children = peers_.tree().children(0);
     int speaker = children.front();
     if (verdict.kind == Verdict::Kind::frozen) {
-      const auto elsewhere = std::ranges::find_if(children, [&](int child) {
-        return !peers_.card(child).on_machine_of(peers_.card(0));
-      });
+      const auto elsewhere = std::ranges::find_if(
+          children, [&](int child) { return !peers_.card(child).on_machine_of(peers_.card(0)); });
       if (elsewhere != children.end()) speaker = *elsewhere;
     }
     return peers_.rank() == speaker;

@@ -37,8 +37,9 @@ namespace lockstep {
 /// Whoever judges (rank 0; a child by itself where its parent is the faulting rank, for all below
 /// it) has `failure_handler` called and tells the others, whose `failure_handler` are called with
 /// the same record; then each ends its process with the record's exit code, by _exit(): the
-/// training thread may never return. Once a rank has said goodbye, those below it are not watched,
-/// as no rank is once rank 0 has.
+/// training thread may never return. A rank ends after its parent, and that once all below have
+/// called theirs (Peers::await_parent()). Once a rank has said goodbye, those below it are not
+/// watched, as no rank is once rank 0 has.
 class Watchdog {
  public:
   /// Called at most once, on the watchdog's thread, before the process ends. `speaks`: whether this

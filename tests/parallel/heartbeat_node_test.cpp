@@ -14,7 +14,8 @@ namespace {
 using testing::SimulatedWatch;
 
 constexpr double kTick = SimulatedWatch::kTick, kSlowBeat = SimulatedWatch::kSlowBeat;
-const WatchLimits kSimulatedLimits{.training_s = 3, .start_s = 20, .evaluation_s = 6, .saving_s = 10};
+const WatchLimits kSimulatedLimits{
+    .training_s = 3, .start_s = 20, .evaluation_s = 6, .saving_s = 10};
 
 struct SimulatedJob {
   int ranks, per_host, fan_out;
@@ -22,14 +23,14 @@ struct SimulatedJob {
 
 /// Stars, trees of hosts, of one host and of both.
 const SimulatedJob kSimulatedJobs[] = {{2, 2, 32},
-                     {3, 1, 32},
-                     {33, 8, 32},
-                     {12, 3, 2},
-                     {34, 34, 32},
-                     {100, 1, 3},
-                     {500, 500, 32},
-                     {1000, 8, 32},
-                     {10000, 8, 32}};
+                                       {3, 1, 32},
+                                       {33, 8, 32},
+                                       {12, 3, 2},
+                                       {34, 34, 32},
+                                       {100, 1, 3},
+                                       {500, 500, 32},
+                                       {1000, 8, 32},
+                                       {10000, 8, 32}};
 
 SimulatedWatch make_watch(const SimulatedJob& job) {
   std::vector<int> hosts;
@@ -56,11 +57,8 @@ void for_each_fault(const Fault& fault) {
   for (const SimulatedJob& job : kSimulatedJobs) {
     SimulatedWatch first = make_watch(job);
     for (const int rank : kinds_of_ranks(first.tree())) {
-      SCOPED_TRACE(fmt::format("rank {} of {}, {} a host, fan-out {}",
-                               rank,
-                               job.ranks,
-                               job.per_host,
-                               job.fan_out));
+      SCOPED_TRACE(fmt::format(
+          "rank {} of {}, {} a host, fan-out {}", rank, job.ranks, job.per_host, job.fan_out));
       SimulatedWatch watch = make_watch(job);
       watch.pass(1 + rank % 3 * kTick);
       ASSERT_FALSE(watch.verdict()) << "of rank " << watch.verdict()->rank;
@@ -193,7 +191,8 @@ TEST(HeartbeatNode, AnErrorOfAnyRankEndsAllAfterThreeSeconds) {
     watch.pass(2.5);
     EXPECT_FALSE(watch.verdict()) << "it may be meeting others over it";
     watch.pass(5);
-    expect_end(watch, rank, start, FailureDetector::kErrorSeconds + travel(watch.tree()) + kSlowBeat);
+    expect_end(
+        watch, rank, start, FailureDetector::kErrorSeconds + travel(watch.tree()) + kSlowBeat);
     EXPECT_EQ(watch.verdict()->kind, Verdict::Kind::failed);
   }
 }

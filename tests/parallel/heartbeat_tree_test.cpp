@@ -8,6 +8,9 @@
 #include <random>
 #include <set>
 
+#include "core/base/fixed_text.h"
+#include "parallel/watchdog/connect_outcome.h"
+
 namespace lockstep::watch {
 namespace {
 
@@ -102,6 +105,26 @@ TEST(HeartbeatTree, ShapeOfAFew) {
   EXPECT_THAT(tree.ranks_below(3), ElementsAre(4, 5, 9, 10, 11));
   EXPECT_EQ(tree.depth(11), 3);
   EXPECT_TRUE(tree.children(6).size() == 2 && !tree.has_children(7));
+}
+
+TEST(HeartbeatTree, SaysWhichRanksCannotConnect) {
+  const HeartbeatTree tree(hosts_of(12, 3), 2);
+  std::vector<ConnectOutcome> outcomes(12);
+  set_text(outcomes[4].problem, "port 1: refused");
+  EXPECT_EQ(format_blindness(outcomes, tree),
+            "rank 4 cannot reach rank 3 over TCP (port 1: refused)");
+  set_text(outcomes[7].problem, "another");
+  set_text(outcomes[9].problem, "port 1: refused");
+  EXPECT_EQ(format_blindness(outcomes, tree),
+            "ranks 4, 9 cannot reach rank 3 over TCP (port 1: refused)")
+      << "of one parent";
+  outcomes[6].listens = 0;
+  set_text(outcomes[6].problem, "it cannot listen");
+  EXPECT_EQ(format_blindness(outcomes, tree), "rank 6: it cannot listen");
+  std::vector<ConnectOutcome> many(20);
+  for (std::size_t r = 1; r < many.size(); ++r) set_text(many[r].problem, "no");
+  EXPECT_EQ(format_blindness(many, HeartbeatTree(hosts_of(20, 4))),
+            "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 11 more cannot reach rank 0 over TCP (no)");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class SimulatedWatch {
 
   struct Rank {
     PositionNote note;
-    bool works = true;      // makes progress
+    bool works = true;  // makes progress
     bool is_dead = false;
     bool is_frozen = false;  // or cut off from its parent, and what is below with it
     int accused = -1;        // by the record that it has

@@ -41,8 +41,8 @@ class WatchedTree(unittest.TestCase):
         """Seconds until no other rank lives, and what was said."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            run = subprocess.Popen([self.mpiexec, "-np", str(RANKS), self.program, name, str(timeout_s)],
-                                   env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE,
+            command = [self.mpiexec, "-np", str(RANKS), self.program, name, str(timeout_s)]
+            run = subprocess.Popen(command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
             try:
                 processes = self.processes(run, folder)
@@ -76,17 +76,16 @@ class WatchedTree(unittest.TestCase):
             time.sleep(0.01)
         return [int((folder / f"process_{r}").read_text()) for r in range(RANKS)]
 
-    def test_the_death_of_root_inner_rank_and_leaf(self):
-        for rank in (0, 1, 7):
+    def test_the_death_of_root_and_inner_rank(self):
+        for rank in (0, 1):
             seconds = self.play(signal.SIGKILL, rank, 10)
             print(f"rank {rank} killed: {seconds:.2f} s")
             self.assertLess(seconds, 2)
 
-    def test_the_freeze_of_root_and_inner_rank(self):
-        for rank in (0, 1):
-            seconds = self.play(signal.SIGSTOP, rank, 2)
-            print(f"rank {rank} stopped: {seconds:.2f} s")
-            self.assertLess(seconds, 2 + 3)
+    def test_the_freeze_of_an_inner_rank(self):
+        seconds = self.play(signal.SIGSTOP, 1, 2)
+        print(f"rank 1 stopped: {seconds:.2f} s")
+        self.assertLess(seconds, 2 + 3)
 
 
 if __name__ == "__main__":
