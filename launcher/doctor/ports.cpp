@@ -74,8 +74,10 @@ Finding check_ports(const Environment& environment) {
   const std::string open = environment.mpi_runs ? open_ports(environment) : std::string();
   if (environment.ranks_here == environment.ranks) return ports_on_one_host(environment, open);
   std::string text = fmt::format(
-      "on every interface ({}), to every host: mpirun and its daemons; rank 0's watchdog until all "
-      "ranks have joined. Open MPI: {}, which the kernel closes to hosts that are not the "
+      "on every interface ({}), to every host: mpirun and its daemons; the watchdogs of rank 0 "
+      "and, "
+      "of more than 33 ranks, of the first rank of each host, until all ranks have joined. Open "
+      "MPI: {}, which the kernel closes to hosts that are not the "
       "job's",
       interfaces_text(environment),
       open.empty() ? "no TCP port" : "TCP " + open + " on this host");

@@ -18,9 +18,20 @@ bool trains(const PositionNote& note) { return note.stage == RunStage::training;
 
 }  // namespace
 
-FailureDetector::FailureDetector(int ranks, Watches watches, double now)
-    : watches_(watches), ranks_(std::size_t(ranks)) {
+FailureDetector::FailureDetector(int first, int count, double now)
+    : first_(first), ranks_(std::size_t(count)), outside_training_(count) {
   restart(now);
+}
+
+FailureDetector::FailureDetector(int ranks, Watches watches, double now)
+    : FailureDetector(0, watches == Watches::everyone ? ranks : 1, now) {
+  everyone_ = watches == Watches::everyone;
+}
+
+FailureDetector::FailureDetector(const watch::HeartbeatTree& tree, int rank, double now)
+    : FailureDetector(rank == 0 ? 0 : tree.parent(rank), rank == 0 ? tree.ranks() : 1, now) {
+  everyone_ = rank == 0;
+  if (everyone_) tree_ = &tree;
 }
 
 void FailureDetector::restart(double now) {
@@ -42,47 +53,85 @@ void FailureDetector::wake(double now) {
 }
 
 void FailureDetector::beat(int number, const PositionNote& note, bool traced, double now) {
-  Rank& rank = ranks_[std::size_t(number)];
+  Rank& rank = at(number);
   rank.heard = now;
   rank.traced = traced;
-  if (!same_place(rank.note, note)) {
-    if (all_train()) longest_pause_ = std::max(longest_pause_, now - progressed_);
-    rank.progressed = progressed_ = now;
+  if (!same_place(rank.note, note)) note_progress(rank, now);
+  learn(number, note);
+}
+
+void FailureDetector::beat(int number, const Summary& summary, double now) {
+  Rank& rank = at(number);
+  rank.heard = now;
+  rank.traced = summary.traced;
+  if (summary.moved) note_progress(rank, now);
+  set_stage(rank, summary.stage);
+  // The name of an earlier one, or of none, until it is learned.
+  if (summary.moved || summary.waits != rank.waits) {
+    rank.note.collective = {};
+    if (summary.waits) rank.note.collective.name = "collective";
   }
+  rank.waits = summary.waits;
+}
+
+void FailureDetector::learn(int number, const PositionNote& note) {
+  Rank& rank = at(number);
+  set_stage(rank, note.stage);
   rank.note = note;
   rank.note.collective.name = nullptr;
-  if (note.collective.name == nullptr) return;
+  rank.waits = note.collective.name != nullptr;
+  if (!rank.waits) return;
   std::strncpy(rank.collective.data(), note.collective.name, rank.collective.size() - 1);
   rank.note.collective.name = rank.collective.data();
 }
 
+void FailureDetector::note_progress(Rank& rank, double now) {
+  if (all_train()) longest_pause_ = std::max(longest_pause_, now - progressed_);
+  rank.progressed = progressed_ = now;
+}
+
+void FailureDetector::set_stage(Rank& rank, RunStage stage) {
+  if (rank.state == State::present)
+    outside_training_ += int(trains(rank.note)) - int(stage == RunStage::training);
+  rank.note.stage = stage;
+}
+
 void FailureDetector::hold(int number, double now) {
-  ranks_[std::size_t(number)].heard = now;
+  if (!watches(number)) return;
+  at(number).heard = now;
   progressed_ = now;
   for (Rank& rank : ranks_) rank.progressed = now;
 }
 
 void FailureDetector::goodbye(int number, bool after_error, double now) {
-  Rank& rank = ranks_[std::size_t(number)];
-  if (rank.state != State::present) return;
-  rank.state = after_error ? State::failed : State::left;
-  rank.ended = now;
+  end(number, after_error ? State::failed : State::left, now);
+  if (tree_ == nullptr) return;
+  for (const int child : tree_->children(number)) lose_sight(child, now);
 }
 
-void FailureDetector::closed(int number, double now) {
-  Rank& rank = ranks_[std::size_t(number)];
-  if (rank.state != State::present) return;
-  rank.state = State::closed;
+void FailureDetector::closed(int number, double now) { end(number, State::closed, now); }
+
+void FailureDetector::lose_sight(int number, double now) {
+  if (!is_present(number)) return;
+  end(number, State::unseen, now);
+  for (const int child : tree_->children(number)) lose_sight(child, now);
+}
+
+void FailureDetector::end(int number, State state, double now) {
+  if (!is_present(number)) return;
+  Rank& rank = at(number);
+  if (!trains(rank.note)) --outside_training_;
+  rank.state = state;
   rank.ended = now;
 }
 
 std::optional<Verdict> FailureDetector::judge(double now) const {
   if (const auto ended = find_ended(now)) return ended;
   // What is closed is about to be judged, and explains why others wait.
-  for (int r = 0; r < watched(); ++r)
-    if (ranks_[std::size_t(r)].state == State::closed) return std::nullopt;
+  for (const Rank& rank : ranks_)
+    if (rank.state == State::closed) return std::nullopt;
   if (const auto frozen = find_frozen(now)) return frozen;
-  if (watches_ == Watches::everyone) return find_stuck(now);
+  if (everyone_) return find_stuck(now);
   return std::nullopt;
 }
 
@@ -90,8 +139,8 @@ std::optional<Verdict> FailureDetector::judge(double now) const {
 std::optional<Verdict> FailureDetector::find_ended(double now) const {
   std::optional<Verdict> found;
   double first = 0;
-  for (int r = 0; r < watched(); ++r) {
-    const Rank& rank = ranks_[std::size_t(r)];
+  for (int r = first_; watches(r); ++r) {
+    const Rank& rank = at(r);
     const bool closed = rank.state == State::closed;
     if (!closed && rank.state != State::failed) continue;
     if (now - rank.ended < (closed ? kFailureReportSeconds : kErrorSeconds)) continue;
@@ -108,14 +157,24 @@ std::optional<Verdict> FailureDetector::find_frozen(double now) const {
   const double limit = limits_.training_s;
   if (limit <= 0) return std::nullopt;
   std::optional<Verdict> found;
-  for (int r = 0; r < watched(); ++r) {
-    const Rank& rank = ranks_[std::size_t(r)];
-    const double silence = now - rank.heard;
-    if (rank.state != State::present || rank.traced || silence <= limit) continue;
-    if (found && silence <= found->seconds) continue;
-    found = {.kind = Verdict::Kind::frozen, .rank = r, .seconds = silence, .limit = limit};
+  for (int r = first_; watches(r); ++r) {
+    const Rank& rank = at(r);
+    const double seconds = silence(r, now);
+    if (rank.state != State::present || rank.traced || seconds <= limit) continue;
+    if (found && seconds <= found->seconds) continue;
+    found = {.kind = Verdict::Kind::frozen, .rank = r, .seconds = seconds, .limit = limit};
+    if (tree_ != nullptr) found->below = tree_->subtree_size(r) - 1;
   }
   return found;
+}
+
+/// As the judge's own: until now. Of a rank that another one hears: until that one's last word,
+/// which may be as old.
+double FailureDetector::silence(int number, double now) const {
+  const int parent = tree_ == nullptr ? 0 : tree_->parent(number);
+  if (parent <= 0) return now - at(number).heard;
+  const Rank& witness = at(parent);
+  return witness.state == State::present ? witness.heard - at(number).heard : 0;
 }
 
 std::optional<Verdict> FailureDetector::find_stuck(double now) const {
@@ -125,7 +184,7 @@ std::optional<Verdict> FailureDetector::find_stuck(double now) const {
     if (rank.traced && rank.state == State::present) return std::nullopt;
     if (rank.state != State::present) continue;
     ++present;
-    waits |= rank.note.collective.name != nullptr;
+    waits |= rank.waits;
     const double limit = stage_limit(rank.note.stage);
     if (limit <= 0 || now - rank.progressed <= limit) return std::nullopt;
   }
@@ -144,20 +203,15 @@ std::optional<Verdict> FailureDetector::find_stuck(double now) const {
 /// one and a rank has left, they wait for that.
 int FailureDetector::faulting_rank_of_stall() const {
   const auto blame = [&](int r) {
-    const Rank& rank = ranks_[std::size_t(r)];
-    const bool present = rank.state == State::present;
-    const bool waits = rank.note.collective.name != nullptr;
-    return std::tuple(present ? (waits ? 2 : 0) : 1, rank.note.collectives, rank.progressed, r);
+    const Rank& rank = at(r);
+    int order = rank.waits ? 2 : 0;
+    if (rank.state != State::present) order = rank.state == State::unseen ? 3 : 1;
+    return std::tuple(order, rank.note.collectives, rank.progressed, r);
   };
   int faulting_rank = 0;
   for (int r = 1; r < int(ranks_.size()); ++r)
     if (blame(r) < blame(faulting_rank)) faulting_rank = r;
   return faulting_rank;
-}
-
-bool FailureDetector::all_train() const {
-  return std::ranges::all_of(
-      ranks_, [](const Rank& rank) { return rank.state != State::present || trains(rank.note); });
 }
 
 double FailureDetector::stage_limit(RunStage stage) const {

@@ -8,6 +8,7 @@
 
 #include "core/exec/position.h"
 #include "lockstep/watch_limits.h"
+#include "parallel/watchdog/heartbeat_tree.h"
 
 namespace lockstep {
 
@@ -28,10 +29,15 @@ struct Verdict {
   double seconds = 0;     ///< without a sign of life, or without progress
   double limit = 0;       ///< that this exceeds; 0 where there is none
   bool has_left = false;  ///< stuck: the others wait for a rank that said goodbye
+  int below = 0;          ///< frozen: ranks that rank 0 hears of through it, silent as well
 };
 
 /// The decisions of a watchdog, free of sockets and clocks: whoever calls says what was seen and
 /// when, in seconds of one monotonic clock. See Watchdog for the rules.
+///
+/// In a tree rank 0 hears of most ranks through others. Such a rank is frozen where its parent has
+/// been heard of for so long since: the silence of a rank explains that of all below it. Those
+/// below a rank that has left are not watched any more.
 class FailureDetector {
  public:
   /// So much later than a connection closes, a report of its rank may still arrive.
@@ -47,7 +53,10 @@ class FailureDetector {
     everyone,   ///< rank 0
     rank_zero,  ///< the others: whether it lives
   };
+  /// Every rank is connected to rank 0.
   FailureDetector(int ranks, Watches watches, double now);
+  /// Of `rank` in `tree`, which outlives it: rank 0 watches every rank, any other its parent.
+  FailureDetector(const watch::HeartbeatTree& tree, int rank, double now);
 
   void set_limits(const WatchLimits& limits) { limits_ = limits; }
   /// No rank has been silent before `now`.
@@ -57,6 +66,16 @@ class FailureDetector {
   void wake(double now);
   /// `traced`: under a debugger, which may stop it for as long as it likes.
   void beat(int rank, const PositionNote& note, bool traced, double now);
+  /// A beat that a rank between has heard and shortened.
+  struct Summary {
+    RunStage stage{};
+    bool moved = false;  ///< made progress since the one before
+    bool traced = false;
+    bool waits = false;  ///< in a collective
+  };
+  void beat(int rank, const Summary& summary, double now);
+  /// Where `rank` is, though it has not been heard of again.
+  void learn(int rank, const PositionNote& note);
   /// A debugger was found to hold `rank`: that no rank made progress until `now` is not held
   /// against anyone.
   void hold(int rank, double now);
@@ -64,31 +83,45 @@ class FailureDetector {
   void closed(int rank, double now);
 
   std::optional<Verdict> judge(double now) const;
-  /// The last that was heard; its collective's name belongs to the judge.
-  const PositionNote& note(int rank) const { return ranks_[std::size_t(rank)].note; }
-  bool is_present(int rank) const { return ranks_[std::size_t(rank)].state == State::present; }
+  /// The last that was heard of a watched rank; its collective's name belongs to the judge.
+  const PositionNote& note(int rank) const { return at(rank).note; }
+  /// A watched rank that has not ended.
+  bool is_present(int rank) const { return watches(rank) && at(rank).state == State::present; }
 
  private:
-  enum class State : std::uint8_t { present, left, failed, closed };
+  /// unseen: below one that has left.
+  enum class State : std::uint8_t { present, left, failed, closed, unseen };
   struct Rank {
     State state = State::present;
     bool traced = false;
+    bool waits = false;  // in a collective
     double heard = 0, progressed = 0;
     double ended = 0;  ///< when the state became another than present
     PositionNote note;
     std::array<char, 32> collective{};
   };
 
-  int watched() const { return watches_ == Watches::everyone ? int(ranks_.size()) : 1; }
-  bool all_train() const;
+  FailureDetector(int first, int count, double now);
+  bool watches(int rank) const { return rank >= first_ && rank < first_ + int(ranks_.size()); }
+  Rank& at(int rank) { return ranks_[std::size_t(rank - first_)]; }
+  const Rank& at(int rank) const { return ranks_[std::size_t(rank - first_)]; }
+  void end(int rank, State state, double now);
+  void lose_sight(int rank, double now);
+  void note_progress(Rank& rank, double now);
+  void set_stage(Rank& rank, RunStage stage);
+  double silence(int rank, double now) const;
+  bool all_train() const { return outside_training_ == 0; }
   double stage_limit(RunStage stage) const;
   std::optional<Verdict> find_ended(double now) const;
   std::optional<Verdict> find_frozen(double now) const;
   std::optional<Verdict> find_stuck(double now) const;
   int faulting_rank_of_stall() const;
 
-  Watches watches_;
+  const watch::HeartbeatTree* tree_ = nullptr;  // null: a star
+  bool everyone_ = true;
+  int first_ = 0;  // of the watched ranks
   std::vector<Rank> ranks_;
+  int outside_training_;  // present ranks in another stage
   WatchLimits limits_;
   double woken_ = 0;
   double progressed_ = 0;     // any rank, last

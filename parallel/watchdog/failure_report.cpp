@@ -56,6 +56,11 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
           "no sign of life for {:.1f} s: the process is stopped, or its host or the "
           "network is gone",
           verdict.seconds);
+      if (verdict.below > 0)
+        record.cause += fmt::format("; {} {} through it {} silent as well",
+                                    verdict.below,
+                                    verdict.below == 1 ? "rank that reports" : "ranks that report",
+                                    verdict.below == 1 ? "is" : "are");
       record.hint = fmt::format(
           "look at the process and its host; `timeout`, now {:g} s, allows for longer silence",
           verdict.limit);

@@ -8,8 +8,8 @@
 
 namespace lockstep::watch {
 
-Applicants::Applicants(const Secret& secret, int ranks, int places)
-    : secret_(secret), ranks_(ranks), places_(std::size_t(places)) {
+Applicants::Applicants(const Secret& secret, std::span<const int> ranks, int places)
+    : secret_(secret), ranks_(ranks.begin(), ranks.end()), places_(std::size_t(places)) {
   waiting_.reserve(places_);
 }
 
@@ -35,7 +35,7 @@ int Applicants::read(int descriptor, Descriptor& proved) {
     return -1;
   }
   const int rank = rank_of(one);
-  if (rank > 0) proved = std::move(one.socket);
+  if (rank >= 0) proved = std::move(one.socket);
   waiting_.erase(found);
   return rank;
 }
@@ -50,7 +50,7 @@ bool Applicants::is_wrong(const Applicant& applicant) {
 int Applicants::rank_of(const Applicant& applicant) const {
   Hello hello;
   std::memcpy(&hello, applicant.bytes.data() + sizeof(MessageHeader), sizeof hello);
-  const bool is_rank = hello.rank > 0 && hello.rank < ranks_;
+  const bool is_rank = std::ranges::binary_search(ranks_, hello.rank);
   return same_secret(hello.secret, secret_) && is_rank ? hello.rank : -1;
 }
 

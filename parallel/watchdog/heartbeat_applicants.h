@@ -3,13 +3,14 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "parallel/watchdog/heartbeat_protocol.h"
 
 namespace lockstep::watch {
 
-/// Connections to rank 0 that have not proved yet that they are a rank's.
+/// Connections to a rank that have not proved yet that they are one of its children's.
 ///
 /// There is room for a fixed number; a further one takes the place of the oldest: who holds places
 /// without a word loses them to ranks, which send their proof as soon as they are connected. Each
@@ -20,8 +21,8 @@ class Applicants {
   static constexpr double kProveSeconds = 5;
 
   Applicants() = default;
-  /// Ranks are numbers from 1 below `ranks`.
-  Applicants(const Secret& secret, int ranks, int places);
+  /// `ranks`, sorted, are those that may come.
+  Applicants(const Secret& secret, std::span<const int> ranks, int places);
 
   void add(Descriptor socket, double now);
   /// Reads what has come. The rank that has proved itself, whose connection is then the caller's;
@@ -43,7 +44,7 @@ class Applicants {
   int rank_of(const Applicant& applicant) const;
 
   Secret secret_{};
-  int ranks_ = 0;
+  std::vector<int> ranks_;
   std::size_t places_ = 0;
   std::vector<Applicant> waiting_;  // the oldest first
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "parallel/watchdog/heartbeat_messages.h"
+
 #include <algorithm>
 #include <string_view>
-
-#include "parallel/watchdog/heartbeat_protocol.h"
 
 namespace lockstep::watch {
 namespace {

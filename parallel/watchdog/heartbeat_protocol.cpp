@@ -83,9 +83,10 @@ Descriptor try_connect(const IpAddress& address,
   return code == 0 ? std::move(made) : Descriptor();
 }
 
-/// Whether rank 0, and no other process, is at the other end.
+/// Whether `parent`, and no other process, is at the other end.
 bool shake_hands(Connection& connection,
                  const Invitation& invitation,
+                 int parent,
                  int own_rank,
                  Clock::time_point end) {
   connection.send(Kind::hello, Hello{invitation.secret, own_rank});
@@ -95,7 +96,7 @@ bool shake_hands(Connection& connection,
     if (!await(connection.descriptor(), POLLIN, remaining_ms(end))) return false;
     const bool open = connection.receive([&](Kind kind, std::span<const std::byte> bytes) {
       Hello hello;
-      known |= kind == Kind::hello && read(bytes, hello) && hello.rank == 0 &&
+      known |= kind == Kind::hello && read(bytes, hello) && hello.rank == parent &&
                same_secret(hello.secret, invitation.secret);
     });
     if (!open) return false;
@@ -109,20 +110,21 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-Connection::Connection(Descriptor socket)
-    : socket_(std::move(socket)), in_(kCapacity), out_(kCapacity) {
+Connection::Connection(Descriptor socket, std::size_t in_bytes, std::size_t out_bytes)
+    : socket_(std::move(socket)), in_(in_bytes), out_(out_bytes) {
   const int on = 1;
   setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-void Connection::send_bytes(Kind kind, const void* message, std::size_t bytes) {
-  if (!is_open() || (kind == Kind::beat && unsent_ > 0)) return;
+bool Connection::append(Kind kind, const void* message, std::size_t bytes) {
+  if (!is_open()) return false;
   const MessageHeader header{std::uint32_t(kind), std::uint32_t(bytes)};
-  if (unsent_ + sizeof header + bytes > out_.size()) return;  // it reads nothing any more
+  // Without room the other end reads nothing any more.
+  if (unsent_ + sizeof header + bytes > out_.size()) return false;
   std::memcpy(out_.data() + unsent_, &header, sizeof header);
   std::memcpy(out_.data() + unsent_ + sizeof header, message, bytes);
   unsent_ += sizeof header + bytes;
-  flush();
+  return true;
 }
 
 void Connection::flush() {
@@ -133,6 +135,10 @@ void Connection::flush() {
     unsent_ -= std::size_t(sent);
     std::memmove(out_.data(), out_.data() + sent, unsent_);
   }
+}
+
+void Connection::finish_sending() {
+  if (is_open()) ::shutdown(socket_.get(), SHUT_WR);
 }
 
 bool Connection::receive(const Handler& handle) {
@@ -194,7 +200,7 @@ Descriptor listen_for(int ranks, Reach reach, Invitation& invitation) {
                      getrandom(invitation.secret.data(), invitation.secret.size(), 0) ==
                          ssize_t(invitation.secret.size()),
                  EnvironmentError,
-                 "the watchdog of rank 0 cannot listen for the other ranks: {}",
+                 "the watchdog cannot listen for other ranks: {}",
                  reason(errno));
   // The port lies at one place in both kinds of address.
   invitation.port = ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
@@ -212,8 +218,13 @@ bool same_secret(const Secret& a, const Secret& b) {
   return different == 0;
 }
 
-Connection connect_to(const Invitation& invitation, int own_rank, bool same_host, double limit_s) {
-  LOCKSTEP_CHECK(invitation.port != 0, EnvironmentError, "rank 0 does not listen");
+Connection connect_to(const Invitation& invitation,
+                      int parent,
+                      int own_rank,
+                      bool same_host,
+                      double limit_s,
+                      std::size_t out_bytes) {
+  LOCKSTEP_CHECK(invitation.port != 0, EnvironmentError, "rank {} does not listen", parent);
   const auto start = Clock::now();
   const auto end = start + std::chrono::milliseconds(std::int64_t(limit_s * 1e3));
   std::vector<IpAddress> addresses;
@@ -229,8 +240,8 @@ Connection connect_to(const Invitation& invitation, int own_rank, bool same_host
       int code = 0;
       if (Descriptor socket = try_connect(address, invitation.port, end, code); socket.valid()) {
         answered = true;
-        Connection connection(std::move(socket));
-        if (shake_hands(connection, invitation, own_rank, end)) return connection;
+        Connection connection(std::move(socket), Connection::kCapacity, out_bytes);
+        if (shake_hands(connection, invitation, parent, own_rank, end)) return connection;
       }
       silent |= code == ETIMEDOUT;
       tried += fmt::format("{}{}: {}",
@@ -239,14 +250,16 @@ Connection connect_to(const Invitation& invitation, int own_rank, bool same_host
                            code == 0 ? "another program answers, or none" : reason(code));
     }
     // Who is turned away by all has no reason to hope. Where a process answers, or packets are
-    // lost, rank 0 may have too many connections at once.
+    // lost, the other rank may have too many connections at once.
     const auto patience =
         answered ? end : std::min(end, start + std::chrono::milliseconds(kReachMs));
     if ((!answered && !silent) || Clock::now() >= patience) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(kAgainMs));
   }
   throw EnvironmentError(
-      fmt::format("port {}: {}", invitation.port, tried.empty() ? "rank 0 has no address" : tried));
+      fmt::format("port {}: {}",
+                  invitation.port,
+                  tried.empty() ? fmt::format("rank {} has no address", parent) : tried));
 }
 
 }  // namespace lockstep::watch

@@ -1,68 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/exec/position.h"
 #include "core/host/ip_address.h"
-#include "parallel/watchdog/fault_record.h"
+#include "parallel/watchdog/heartbeat_messages.h"
 
-/// What watchdogs say to each other, and the TCP connections it travels over. All ranks run the
-/// same program, so that messages are structures as they lie in memory.
+/// The TCP connections that the messages of watchdogs travel over.
 namespace lockstep::watch {
-
-using Secret = std::array<std::uint8_t, 16>;
-
-enum class Kind : std::uint32_t { hello = 1, beat, goodbye, record, strangers };
-
-/// Before every message: a Kind, and the size of what follows.
-struct MessageHeader {
-  std::uint32_t kind = 0, bytes = 0;
-};
-
-struct Hello {
-  Secret secret{};
-  std::int32_t rank = -1;
-};
-
-struct Beat {
-  std::int64_t step = 0, bytes = 0, bucket = -1;
-  std::uint64_t ticks = 0, collectives = 0;
-  std::uint8_t stage = 0, phase = 0, traced = 0, in_collective = 0;
-  char collective[32] = {};
-};
-
-struct Goodbye {
-  std::uint8_t after_error = 0;
-};
-
-/// A FaultRecord, texts cut to what fits.
-struct PackedRecord {
-  std::int64_t process = 0, step = 0;
-  std::int32_t rank = -1, exit_code = 1, seen_by = -1;
-  std::uint8_t said = 0;  ///< the screen has it
-  char host[64] = {}, stage[16] = {}, phase[16] = {}, collective[64] = {};
-  char cause[1024] = {}, hint[512] = {};
-};
-
-/// What look_for_strangers() has found on the sender's host; empty: none any more.
-struct Strangers {
-  char lines[1024] = {};
-};
-
-Beat pack(const PositionNote& note, bool traced);
-/// The name of its collective is `beat`'s.
-PositionNote unpack(const Beat& beat);
-PackedRecord pack(const FaultRecord& record, bool said);
-FaultRecord unpack(const PackedRecord& record);
 
 /// A file descriptor that is closed with its owner.
 class Descriptor {
@@ -85,18 +36,30 @@ class Descriptor {
 /// One end of a connection. Never blocks, never raises SIGPIPE, allocates in the constructor only.
 class Connection {
  public:
-  /// Takes over a connected socket.
-  explicit Connection(Descriptor socket);
+  /// Is closed.
+  Connection() = default;
+  static constexpr std::size_t kCapacity = 4096;
+  /// Takes over a connected socket. Bytes that it has room for in each direction: the longest
+  /// message in one, all that is on its way in the other.
+  explicit Connection(Descriptor socket,
+                      std::size_t in_bytes = kCapacity,
+                      std::size_t out_bytes = kCapacity);
 
   bool is_open() const { return socket_.valid(); }
   int descriptor() const { return socket_.get(); }
   void close() { socket_.reset(); }
+  /// Sends no more, and lets the other end know; still receives.
+  void finish_sending();
 
-  /// Sends what fits, the rest at flush(). A beat is skipped while older messages are on their
-  /// way: the next one says more.
+  /// Sends what fits, the rest at flush().
   template <typename Message>
   void send(Kind kind, const Message& message) {
-    send_bytes(kind, &message, sizeof message);
+    if (append(kind, &message, sizeof message)) flush();
+  }
+  /// Has messages of one kind, if there are any, travel with what is sent next.
+  template <typename Message>
+  void send_with_next(Kind kind, std::span<const Message> messages) {
+    if (!messages.empty()) append(kind, messages.data(), messages.size_bytes());
   }
   void flush();
   bool has_unsent() const { return unsent_ > 0; }
@@ -107,8 +70,7 @@ class Connection {
   bool receive(const Handler& handle);
 
  private:
-  static constexpr std::size_t kCapacity = 4096;
-  void send_bytes(Kind kind, const void* message, std::size_t bytes);
+  bool append(Kind kind, const void* message, std::size_t bytes);
   bool take_messages(const Handler& handle);
 
   Descriptor socket_;
@@ -116,15 +78,7 @@ class Connection {
   std::size_t received_ = 0, unsent_ = 0;
 };
 
-/// Copies a message out of what receive() gave; false where its size is another's.
-template <typename Message>
-bool read(std::span<const std::byte> bytes, Message& message) {
-  if (bytes.size() != sizeof message) return false;
-  std::memcpy(&message, bytes.data(), sizeof message);
-  return true;
-}
-
-/// Where rank 0 listens. Sent to all ranks as it is.
+/// Where a rank listens. Sent to others as it is.
 struct Invitation {
   static constexpr int kMaxAddresses = 16;
   Secret secret{};
@@ -136,15 +90,21 @@ struct Invitation {
 /// Who may reach a listener.
 enum class Reach : std::uint8_t { this_host, every_host };
 
-/// Listens, on loopback or on all interfaces, and fills `invitation`. Throws EnvironmentError.
+/// Listens for so many ranks, on loopback or on all interfaces, and fills `invitation`. Throws
+/// EnvironmentError.
 Descriptor listen_for(int ranks, Reach reach, Invitation& invitation);
 /// The next connection that waits, or an invalid one, with errno.
 Descriptor accept_from(const Descriptor& listener);
 /// Without a difference in time that would tell how much of it is right.
 bool same_secret(const Secret& a, const Secret& b);
-/// Connects, says `hello`, and waits for rank 0's answer, again and again for `limit_s`, or for 10
-/// s where no address answers at all. Loopback is tried first on `same_host`. Throws
-/// EnvironmentError naming what was tried.
-Connection connect_to(const Invitation& invitation, int own_rank, bool same_host, double limit_s);
+/// Connects to `parent`, which has sent `invitation`, says `hello`, and waits for its answer, again
+/// and again for `limit_s`, or for 10 s where no address answers at all. Loopback is tried first on
+/// `same_host`. Throws EnvironmentError naming what was tried.
+Connection connect_to(const Invitation& invitation,
+                      int parent,
+                      int own_rank,
+                      bool same_host,
+                      double limit_s,
+                      std::size_t out_bytes = Connection::kCapacity);
 
 }  // namespace lockstep::watch

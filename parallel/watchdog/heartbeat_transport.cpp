@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <unordered_map>
 
 #include "core/base/check.h"
 #include "core/base/fixed_text.h"
@@ -22,9 +23,16 @@ constexpr std::uint64_t kWake = ~std::uint64_t{0}, kListener = kWake - 1;
 constexpr std::uint64_t kApplicant = std::uint64_t{1} << 32;  // and its descriptor
 constexpr rlim_t kOtherFiles = 512;
 constexpr int kAcceptsATurn = 64;
-constexpr useconds_t kAcceptAgainUs = 10000;
-/// Connections that may wait unproved, in addition to one of each rank.
+constexpr useconds_t kAcceptAgainUs = 10000, kPollUs = 2000;
+/// Connections that may wait unproved, in addition to one of each child.
 constexpr int kMaxStrangers = 64;
+/// What a rank says in a beat of each rank below it, and as much that is still on its way.
+constexpr std::size_t kBytesOfARank =
+    2 * (sizeof(RankSummary) + sizeof(RankBeat) + sizeof(MessageHeader) + sizeof(RankEnded));
+
+std::size_t bytes_from_subtree(int ranks) {
+  return Connection::kCapacity + std::size_t(ranks - 1) * kBytesOfARank;
+}
 
 Peers::Card own_card() {
   Peers::Card card;
@@ -35,10 +43,27 @@ Peers::Card own_card() {
   return card;
 }
 
-/// A job of a thousand ranks needs more files than most shells allow at first.
-void allow_files(int ranks) {
+std::vector<Peers::Card> gather_cards(Communicator& host, bool wanted) {
+  Peers::Card own = own_card();
+  own.wanted = wanted ? 1 : 0;
+  return host.size() == 1 ? std::vector<Peers::Card>{own} : gather_records(host, own);
+}
+
+/// A number for each loopback that ranks share.
+std::vector<int> hosts_of(const std::vector<Peers::Card>& cards) {
+  std::unordered_map<std::string, int> numbers;
+  std::vector<int> hosts;
+  for (const Peers::Card& card : cards) {
+    const std::string name = std::string(card.machine) + '/' + card.network;
+    hosts.push_back(numbers.try_emplace(name, int(numbers.size())).first->second);
+  }
+  return hosts;
+}
+
+/// Some hundred connections need more files than a few shells allow at first.
+void allow_files(int connections) {
   rlimit limit{};
-  const rlim_t wanted = rlim_t(ranks) + kOtherFiles;
+  const rlim_t wanted = rlim_t(connections) + kOtherFiles;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   limit.rlim_cur = std::min(wanted, limit.rlim_max);
   setrlimit(RLIMIT_NOFILE, &limit);
@@ -50,9 +75,10 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Peers::Peers(Communicator& host, bool wanted)
+Peers::Peers(Communicator& host, bool wanted, int fan_out)
     : rank_(host.rank()),
-      cards_(std::size_t(host.size())),
+      cards_(gather_cards(host, wanted)),
+      tree_(hosts_of(cards_), fan_out),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       events_(epoll_create1(EPOLL_CLOEXEC)) {
   LOCKSTEP_CHECK(wake_.valid() && events_.valid(),
@@ -60,43 +86,69 @@ Peers::Peers(Communicator& host, bool wanted)
                  "the watchdog of rank {} gets no files to wait with",
                  rank_);
   watch(wake_.get(), kWake);
-  if (size() == 1) {
-    cards_[0] = own_card();
-    return;
+  if (size() == 1 || !this->wanted()) return;
+  const std::span<const int> children = tree_.children(rank_);
+  neighbours_.assign(children.begin(), children.end());
+  if (rank_ > 0) neighbours_.push_back(tree_.parent(rank_));
+  peers_.resize(neighbours_.size());
+  ended_.resize(neighbours_.size());
+  if (has_children()) listen();
+  exchange_invitations(host);
+}
+
+void Peers::listen() {
+  const std::span<const int> children = tree_.children(rank_);
+  const int count = int(children.size());
+  allow_files(count + kMaxStrangers);
+  try {
+    const bool one_host = std::ranges::all_of(
+        children, [&](int child) { return card(child).shares_network_of(card(rank_)); });
+    listener_ = listen_for(count, one_host ? Reach::this_host : Reach::every_host, own_);
+    watch(listener_.get(), kListener);
+  } catch (const EnvironmentError& error) {
+    problem_ = error.what();
+    own_.port = 0;
   }
-  Card own = own_card();
-  own.wanted = wanted ? 1 : 0;
-  cards_ = gather_records(host, own);
-  if (!this->wanted()) return;
-  if (rank_ == 0) {
-    allow_files(size());
-    try {
-      const bool one_host = std::ranges::all_of(
-          cards_, [&](const Card& card) { return card.shares_network_of(cards_[0]); });
-      listener_ = listen_for(size(), one_host ? Reach::this_host : Reach::every_host, invitation_);
-      watch(listener_.get(), kListener);
-    } catch (const EnvironmentError& error) {
-      problem_ = error.what();
-      invitation_.port = 0;
-    }
-    for (int r = 0; r < size(); ++r) peers_.emplace_back(Descriptor());
-    applicants_ = Applicants(invitation_.secret, size(), size() + kMaxStrangers);
+  applicants_ = Applicants(own_.secret, children, count + kMaxStrangers);
+}
+
+void Peers::exchange_invitations(Communicator& host) {
+  std::vector<std::size_t> bytes;
+  std::size_t listeners = 0, of_parent = 0;
+  for (int r = 0; r < size(); ++r) {
+    const bool listens = tree_.has_children(r);
+    bytes.push_back(listens ? sizeof(Invitation) : 0);
+    if (r == tree_.parent(rank_)) of_parent = listeners;
+    listeners += listens ? 1 : 0;
   }
-  host.broadcast(&invitation_, sizeof invitation_, 0);
+  std::vector<Invitation> all(listeners);
+  host.all_gather_v(&own_, all.data(), bytes);
+  if (rank_ > 0) parents_ = all[of_parent];
 }
 
 void Peers::connect(double limit_s) {
-  LOCKSTEP_ASSERT(rank_ > 0 && peers_.empty());
-  const bool same_host = card(rank_).on_machine_of(card(0));
-  peers_.push_back(connect_to(invitation_, rank_, same_host, limit_s));
-  watch(peers_[0].descriptor(), 0);
+  LOCKSTEP_ASSERT(rank_ > 0 && !peers_.back().is_open());
+  const int parent = tree_.parent(rank_);
+  peers_.back() = connect_to(parents_,
+                             parent,
+                             rank_,
+                             card(rank_).on_machine_of(card(parent)),
+                             limit_s,
+                             bytes_from_subtree(tree_.subtree_size(rank_)));
 }
 
 void Peers::begin(PeerListener& listener) {
-  began_ = true;
   close_listener();
-  for (int r = 1; r < size() && rank_ == 0; ++r)
-    if (!peers_[std::size_t(r)].is_open()) listener.on_closed(r);
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].is_open())
+      watch(peers_[i].descriptor(), i);
+    else
+      listener.on_closed(neighbours_[i]);
+  }
+}
+
+std::size_t Peers::index_of(int rank) const {
+  return std::size_t(std::ranges::find(neighbours_, rank) - neighbours_.begin());
 }
 
 void Peers::part() {
@@ -135,7 +187,7 @@ void Peers::turn(int milliseconds, PeerListener& listener) {
     } else if (tag >= kApplicant) {
       read_applicant(int(tag - kApplicant));
     } else {
-      read_peer(int(tag), listener);
+      read_peer(std::size_t(tag), listener);
     }
   }
   applicants_.drop_late(now());
@@ -165,52 +217,87 @@ void Peers::read_applicant(int descriptor) {
   Descriptor socket;
   const int rank = applicants_.read(descriptor, socket);
   if (rank < 0) return;
-  Connection& peer = peers_[std::size_t(rank)];
-  peer = Connection(std::move(socket));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = std::uint64_t(rank);
-  epoll_ctl(events_.get(), EPOLL_CTL_MOD, peer.descriptor(), &event);
-  peer.send(Kind::hello, Hello{invitation_.secret, 0});
+  Connection& peer = peers_[index_of(rank)];
+  peer = Connection(std::move(socket), bytes_from_subtree(tree_.subtree_size(rank)));
+  // What it says is read from begin() on, when this rank has a parent to pass it on to.
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.descriptor(), nullptr);
+  peer.send(Kind::hello, Hello{own_.secret, rank_});
 }
 
-void Peers::read_peer(int rank, PeerListener& listener) {
-  Connection& peer = peers_[std::size_t(index_of(rank))];
+void Peers::read_peer(std::size_t index, PeerListener& listener) {
+  Connection& peer = peers_[index];
+  const int from = neighbours_[index];
   const bool open = peer.receive([&](Kind kind, std::span<const std::byte> bytes) {
     Beat beat;
     Goodbye goodbye;
+    RankEnded ended;
     PackedRecord record;
     Strangers strangers;
-    if (kind == Kind::beat && read(bytes, beat)) listener.on_beat(rank, beat);
-    if (kind == Kind::goodbye && read(bytes, goodbye)) listener.on_goodbye(rank, goodbye);
-    if (kind == Kind::record && read(bytes, record)) listener.on_record(rank, record);
-    if (kind == Kind::strangers && read(bytes, strangers)) listener.on_strangers(rank, strangers);
+    if (kind == Kind::beat && read(bytes, beat)) listener.on_beat(from, beat);
+    if (kind == Kind::summaries)
+      read_each<RankSummary>(bytes, [&](const RankSummary& one) { listener.on_summary(one); });
+    if (kind == Kind::details)
+      read_each<RankBeat>(bytes, [&](const RankBeat& one) { listener.on_details(one); });
+    if (kind == Kind::goodbye && read(bytes, goodbye)) listener.on_goodbye(from, goodbye);
+    if (kind == Kind::ended && read(bytes, ended)) listener.on_ended(ended);
+    if (kind == Kind::record && read(bytes, record)) listener.on_record(from, record);
+    if (kind == Kind::strangers && read(bytes, strangers)) listener.on_strangers(strangers);
   });
   if (open) return;
+  if (keeps_open_) {
+    ended_[index] = true;
+    epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.descriptor(), nullptr);
+    return;
+  }
   peer.close();
-  if (began_) listener.on_closed(rank);
+  listener.on_closed(from);
+}
+
+void Peers::send_beat(const Beat& beat, const HeartbeatRelay::News& news) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (!is_idle(peers_[i])) continue;
+    if (is_parent(i)) {
+      // In this order: a beat must not overtake what this rank has heard of others until then.
+      peers_[i].send_with_next(Kind::summaries, news.summaries);
+      peers_[i].send_with_next(Kind::details, news.details);
+    }
+    peers_[i].send(Kind::beat, beat);
+  }
 }
 
 void Peers::flush() {
   for (Connection& peer : peers_) peer.flush();
 }
 
-void Peers::resolve(int milliseconds, bool gone) {
-  class Nobody final : public PeerListener {
-    void on_beat(int, const Beat&) override {}
-    void on_goodbye(int, const Goodbye&) override {}
-    void on_record(int, const PackedRecord&) override {}
-    void on_strangers(int, const Strangers&) override {}
-    void on_closed(int) override {}
-  } nobody;
+void Peers::resolve(int milliseconds) {
   const double end = now() + milliseconds * 1e-3;
   for (;;) {
     flush();
     const bool done = std::ranges::none_of(
-        peers_, [&](const Connection& p) { return p.is_open() && (gone || p.has_unsent()); });
-    const int left = int((end - now()) * 1e3);
-    if (done || left <= 0) return;
-    turn(std::min(left, 10), nobody);
+        peers_, [](const Connection& peer) { return peer.is_open() && peer.has_unsent(); });
+    if (done || now() >= end) return;
+    usleep(kPollUs);
+  }
+}
+
+void Peers::finish_sending() {
+  if (rank_ > 0) peers_.back().finish_sending();
+}
+
+void Peers::await_ends(int milliseconds, bool of_parent) {
+  const auto ignore = [](Kind, std::span<const std::byte>) {};
+  const double end = now() + milliseconds * 1e-3;
+  for (;;) {
+    bool waits = false;
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      Connection& peer = peers_[i];
+      if (is_parent(i) != of_parent || !peer.is_open() || ended_[i]) continue;
+      peer.flush();
+      ended_[i] = !peer.receive(ignore);
+      waits = waits || !ended_[i];
+    }
+    if (!waits || now() >= end) return;
+    usleep(kPollUs);
   }
 }
 

@@ -40,15 +40,18 @@ std::optional<watch::Strangers> StrangerWatch::look(const PositionNote& note, do
   if (now - std::max(progressed_, looked_) < patience_s_) return std::nullopt;
   looked_ = now;
   watch::Strangers strangers;
+  strangers.rank = peers_.rank();
   set_text(strangers.lines, here());
+  const bool some = *strangers.lines != 0;
+  if (!std::exchange(said_some_, some) && !some) return std::nullopt;
   return strangers;
 }
 
-void StrangerWatch::hear(int rank, const watch::Strangers& strangers) {
-  auto at = std::ranges::find(heard_, rank, &Heard::rank);
+void StrangerWatch::hear(const watch::Strangers& strangers) {
+  auto at = std::ranges::find(heard_, strangers.rank, &Heard::rank);
   if (at == heard_.end()) at = std::ranges::find(heard_, -1, &Heard::rank);
   if (at == heard_.end()) return;
-  *at = {rank, {strangers.lines, strnlen(strangers.lines, sizeof strangers.lines)}};
+  *at = {strangers.rank, {strangers.lines, strnlen(strangers.lines, sizeof strangers.lines)}};
 }
 
 std::string StrangerWatch::here() const {

@@ -22,9 +22,10 @@ class StrangerWatch {
   StrangerWatch(const watch::Peers& peers, std::vector<IpAddress> job_addresses, double limit_s);
 
   /// What rank 0 should know now: where this rank is one of two of another host that look (the
-  /// other may be frozen), and has made no progress for half of the limit.
+  /// other may be frozen), and has made no progress for half of the limit. Nothing where there is
+  /// none, and was none before.
   std::optional<watch::Strangers> look(const PositionNote& note, double now);
-  void hear(int rank, const watch::Strangers& strangers);
+  void hear(const watch::Strangers& strangers);
   /// Lines on this host's as it is now, and on what was heard of others.
   std::string all() const;
 
@@ -40,6 +41,7 @@ class StrangerWatch {
   const std::vector<IpAddress> job_addresses_;
   const double patience_s_;
   const bool looks_;
+  bool said_some_ = false;
   double progressed_ = 0, looked_ = 0;
   std::array<std::uint64_t, 3> place_{};
   std::array<Heard, 16> heard_;

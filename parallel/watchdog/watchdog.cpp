@@ -2,6 +2,7 @@
 #include "parallel/watchdog/watchdog.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <pthread.h>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <unistd.h>
@@ -19,8 +21,9 @@
 #include "core/base/signal_masked_thread.h"
 #include "core/exec/gather_records.h"
 #include "lockstep/error.h"
-#include "parallel/watchdog/failure_detector.h"
+#include "parallel/watchdog/connect_outcome.h"
 #include "parallel/watchdog/failure_report.h"
+#include "parallel/watchdog/heartbeat_node.h"
 #include "parallel/watchdog/heartbeat_transport.h"
 #include "parallel/watchdog/stranger_watch.h"
 
@@ -30,14 +33,12 @@ namespace {
 using watch::now;
 using Kind = watch::Kind;
 
-constexpr int kSendMs = 200, kLeaveMs = 300;
+constexpr int kSendMs = 200, kLeaveMs = 300, kParentMs = 1000;
 constexpr double kSoonSeconds = 0.05, kConnectSeconds = 30;
-constexpr std::chrono::milliseconds kMaxLastWords{2000}, kSpeakerFirst{500}, kOthersFirst{250};
-
-/// What each rank met while it connected.
-struct Outcome {
-  char problem[512] = {};
-};
+constexpr std::chrono::milliseconds kMaxLastWords{2000};
+/// So long after a verdict that ranks come to by themselves all of them have: the connection closed
+/// for all at once, and each looks every 50 ms; or each looks in its next beat.
+constexpr double kOthersSeeDeathSeconds = 0.25, kOthersSeeSilenceSeconds = 0.5;
 
 /// Whether a debugger holds a process of this machine.
 bool is_traced(std::int64_t process) {
@@ -62,19 +63,16 @@ class Watchdog::State final : public watch::PeerListener {
         FailureHandler failure_handler,
         const WatchLimits& limits,
         bool has_launcher,
-        std::vector<IpAddress> job_addresses)
+        std::vector<IpAddress> job_addresses,
+        int fan_out)
       : position_(position),
         has_launcher_(has_launcher),
         limits_(limits),
         failure_handler_(std::move(failure_handler)),
         exceptions_(std::uncaught_exceptions()),
-        peers_(host, limits.any()),
-        judge_(peers_.size(),
-               peers_.rank() == 0 ? FailureDetector::Watches::everyone
-                                  : FailureDetector::Watches::rank_zero,
-               now()),
+        peers_(host, limits.any(), fan_out),
+        node_(peers_.tree(), peers_.rank(), limits, now()),
         strangers_(peers_, std::move(job_addresses), limits.training_s) {
-    judge_.set_limits(limits_);
     alone_ = peers_.size() == 1 || !peers_.wanted();
     if (!alone_) meet(host);
     watching_ = true;
@@ -115,24 +113,28 @@ class Watchdog::State final : public watch::PeerListener {
 
   /// Every rank is connected, or none is.
   void meet(Communicator& host) {
-    Outcome own;
-    std::vector<Outcome> all;
-    if (peers_.rank() == 0) start();
+    std::array<std::uint64_t, 1> failed{};
+    if (peers_.has_children()) start();
     try {
-      if (const std::string problem = connect(); !problem.empty()) set_text(own.problem, problem);
-      all = gather_records(host, own);
+      ConnectOutcome own;
+      if (const std::string problem = connect(); !problem.empty()) {
+        set_text(own.problem, problem);
+        own.listens = peers_.problem().empty() ? 1 : 0;
+        failed[0] = 1;
+      }
+      host.all_reduce_max(failed);
+      if (failed[0] != 0) blindness_ = format_blindness(gather_records(host, own), peers_.tree());
     } catch (...) {
       stop();
       throw;
     }
-    blindness_ = text_of(all);
     alone_ = !blindness_.empty();
-    if (alone_ && peers_.rank() > 0) peers_.part();
+    if (alone_ && !thread_.joinable()) peers_.part();
   }
 
   /// Empty, or what kept it from being done.
   std::string connect() {
-    if (peers_.rank() == 0) return peers_.problem();
+    if (peers_.rank() == 0 || !peers_.problem().empty()) return peers_.problem();
     const double start_s = limits_.join_s;
     try {
       peers_.connect(start_s > 0 ? start_s / 2 : kConnectSeconds);
@@ -142,27 +144,7 @@ class Watchdog::State final : public watch::PeerListener {
     return {};
   }
 
-  static std::string text_of(const std::vector<Outcome>& outcomes) {
-    constexpr int kMaxNamedRanks = 8;
-    std::string ranks, problem;
-    int count = 0;
-    for (std::size_t r = 0; r < outcomes.size(); ++r) {
-      if (*outcomes[r].problem == '\0') continue;
-      if (r == 0) return outcomes[r].problem;
-      if (problem.empty()) problem = outcomes[r].problem;
-      if (count++ < kMaxNamedRanks) ranks += fmt::format("{}{}", count > 1 ? ", " : "", r);
-    }
-    if (count == 0) return {};
-    if (count > kMaxNamedRanks) ranks += fmt::format(" and {} more", count - kMaxNamedRanks);
-    return fmt::format(
-        "{} {} cannot reach rank 0 over TCP ({})", count > 1 ? "ranks" : "rank", ranks, problem);
-  }
-
   // From here on: the watchdog's thread.
-
-  /// Whether the other ends of the connections learn of a record, and that the screen has it. A
-  /// frozen rank 0 that is woken to be killed has to know as well.
-  enum class Tell : std::uint8_t { none, said, unsaid };
 
   void run() {
     bool began = false;
@@ -170,7 +152,7 @@ class Watchdog::State final : public watch::PeerListener {
     while (!stopping_) {
       try {
         if (watching_ && !std::exchange(began, true)) {
-          judge_.restart(now());
+          node_.restart(now());
           next_beat = now();
           if (alone_)
             peers_.part();
@@ -178,7 +160,7 @@ class Watchdog::State final : public watch::PeerListener {
             peers_.begin(*this);
         }
         if (!began) next_beat = now() + kBeatSeconds;
-        const double left = std::min(next_beat - now(), somebody_ended_ ? kSoonSeconds : 1.0);
+        const double left = std::min(next_beat - now(), node_.judges_soon() ? kSoonSeconds : 1.0);
         peers_.turn(left <= 0 ? 0 : int(left * 1e3) + 1, *this);
         if (began) look(next_beat);
       } catch (...) {
@@ -187,11 +169,12 @@ class Watchdog::State final : public watch::PeerListener {
       }
     }
     peers_.send_to_all(Kind::goodbye, watch::Goodbye{std::uint8_t(after_error_ ? 1 : 0)});
-    peers_.resolve(kSendMs, false);
+    peers_.resolve(kSendMs);
   }
 
   void look(double& next_beat) {
     send_announcement();
+    peers_.flush();
     const double time = woken();
     const bool beats = time >= next_beat;
     if (beats) {
@@ -199,14 +182,25 @@ class Watchdog::State final : public watch::PeerListener {
       beat(time);
     }
     // Judging takes time for each rank: not at every message of every rank.
-    if (spoken_ || alone_ || (!beats && !somebody_ended_)) return;
+    if (spoken_ || alone_ || (!beats && !node_.judges_soon())) return;
     // As of then: where all ranks were stopped since, no rank would know of it yet.
-    if (const auto verdict = judge_.judge(time); verdict && !is_held(*verdict)) {
-      // The launcher ends all ranks, and wakes the frozen one, as soon as the first has ended.
-      const bool reports = speaks_of(*verdict);
-      if (!reports) std::this_thread::sleep_for(kSpeakerFirst);
-      leave(record_of(*verdict), reports, Tell::said);
-    }
+    const auto verdict = node_.detector().judge(time);
+    if (!verdict || is_held(*verdict)) return;
+    // Rank 0 may not know yet.
+    const bool is_known = peers_.rank() == 0 || verdict->rank == 0;
+    leave(record_of(*verdict), speaks_of(*verdict), is_known, -1, pause_before_end(*verdict));
+  }
+
+  /// Until all ranks know that come to the same verdict by themselves, as do the children of the
+  /// faulting rank and rank 0. The launcher ends all, and wakes a frozen one, as soon as the first
+  /// has ended.
+  std::chrono::duration<double> pause_before_end(const Verdict& verdict) const {
+    const bool is_alone = peers_.rank() == 0 && !peers_.tree().has_children(verdict.rank);
+    if (is_alone || verdict.kind == Verdict::Kind::stuck) return {};
+    double seconds = kOthersSeeDeathSeconds;
+    if (verdict.kind == Verdict::Kind::frozen) seconds = kOthersSeeSilenceSeconds;
+    if (peers_.rank() > 0) seconds += node_.rank_zero_lag_s(verdict);
+    return std::chrono::duration<double>(seconds);
   }
 
   /// Whether a debugger caused `verdict`. One that was attached stops all threads of a process
@@ -217,8 +211,9 @@ class Watchdog::State final : public watch::PeerListener {
     bool held = false;
     for (int r = 0; r < peers_.size(); ++r) {
       const watch::Peers::Card& card = peers_.card(r);
-      if (!card.on_machine_of(own) || !judge_.is_present(r) || !is_traced(card.process)) continue;
-      judge_.hold(r, now());
+      if (!card.on_machine_of(own) || !node_.detector().is_present(r) || !is_traced(card.process))
+        continue;
+      node_.detector().hold(r, now());
       held = true;
     }
     return held;
@@ -229,40 +224,45 @@ class Watchdog::State final : public watch::PeerListener {
     if (alone_) return;
     const PositionNote note = position_.read();
     const bool traced = is_traced(getpid());
-    peers_.flush();
-    peers_.send_to_all(Kind::beat, watch::pack(note, traced));
+    const watch::Beat own = watch::pack(note, traced);
+    node_.on_own_beat(own, time);
+    const bool passes_on = peers_.parent_is_idle();
+    peers_.send_beat(own, passes_on ? node_.news(time) : watch::HeartbeatRelay::News{});
+    if (passes_on) node_.mark_told();
     if (const auto strangers = strangers_.look(note, time))
-      peers_.send_to_all(Kind::strangers, *strangers);
-    if (peers_.rank() == 0) judge_.beat(0, note, traced, time);
+      peers_.send_to_parent(Kind::strangers, *strangers);
   }
 
   /// Before anything that was seen in a turn.
   double woken() {
     const double time = now();
-    judge_.wake(time);
+    node_.detector().wake(time);
     return time;
   }
-  void on_beat(int rank, const watch::Beat& beat) override {
-    judge_.beat(rank, watch::unpack(beat), beat.traced != 0, woken());
+  void pass_on(const std::optional<watch::RankEnded>& ended) {
+    if (ended) peers_.send_to_parent(Kind::ended, *ended);
   }
-  void on_goodbye(int rank, const watch::Goodbye& goodbye) override {
-    judge_.goodbye(rank, goodbye.after_error != 0, woken());
-    somebody_ended_ = somebody_ended_ || goodbye.after_error != 0;
+  void on_beat(int from, const watch::Beat& beat) override { node_.on_beat(from, beat, woken()); }
+  void on_summary(const watch::RankSummary& summary) override {
+    node_.on_summary(summary, woken());
   }
-  void on_strangers(int rank, const watch::Strangers& strangers) override {
-    strangers_.hear(rank, strangers);
+  void on_details(const watch::RankBeat& details) override { node_.on_details(details); }
+  void on_goodbye(int from, const watch::Goodbye& goodbye) override {
+    pass_on(node_.on_goodbye(from, goodbye.after_error != 0, woken()));
   }
-  void on_closed(int rank) override {
-    somebody_ended_ = somebody_ended_ || judge_.is_present(rank);
-    judge_.closed(rank, woken());
+  void on_ended(const watch::RankEnded& ended) override { pass_on(node_.on_ended(ended, woken())); }
+  void on_strangers(const watch::Strangers& strangers) override {
+    if (peers_.rank() == 0)
+      strangers_.hear(strangers);
+    else if (peers_.parent_is_idle())
+      peers_.send_to_parent(Kind::strangers, strangers);
   }
+  void on_closed(int from) override { pass_on(node_.on_closed(from, woken())); }
 
-  void on_record(int, const watch::PackedRecord& packed) override {
+  void on_record(int from, const watch::PackedRecord& packed) override {
     if (spoken_ || stopping_) return;
-    const FaultRecord record = watch::unpack(packed);
-    leave(record,
-          peers_.rank() == 0 && packed.said == 0,
-          peers_.rank() == 0 ? Tell::said : Tell::none);
+    const bool is_root = peers_.rank() == 0;
+    leave(watch::unpack(packed), is_root && packed.said == 0, is_root || packed.said != 0, from);
   }
 
   void send_announcement() {
@@ -270,13 +270,14 @@ class Watchdog::State final : public watch::PeerListener {
     if (!announcement_) return;
     spoken_ = true;
     peers_.send_to_all(Kind::record, *announcement_);
-    peers_.resolve(kSendMs, false);
+    peers_.keep_open();
+    peers_.resolve(kSendMs);
     announcement_.reset();
     announced_.notify_all();
   }
 
   FaultRecord record_of(const Verdict& verdict) const {
-    FaultRecord record = describe(verdict, judge_.note(verdict.rank));
+    FaultRecord record = describe(verdict, node_.detector().note(verdict.rank));
     const watch::Peers::Card& faulting_rank = peers_.card(verdict.rank);
     record.host = faulting_rank.host;
     record.process = faulting_rank.process;
@@ -287,17 +288,18 @@ class Watchdog::State final : public watch::PeerListener {
     return record;
   }
 
-  /// Rank 0 speaks of all others. Where it is itself gone, the lowest other rank does: of another
-  /// host where rank 0's may be gone as a whole.
+  /// Rank 0 speaks of all others. Where it is itself gone, the lowest of its children does: of
+  /// another host where rank 0's may be gone as a whole.
   bool speaks_of(const Verdict& verdict) const {
     if (peers_.rank() == 0) return true;
-    const bool silent = verdict.kind == Verdict::Kind::frozen;
-    int speaker = 1;
-    for (int r = 1; r < peers_.size() && silent; ++r)
-      if (!peers_.card(r).on_machine_of(peers_.card(0))) {
-        speaker = r;
-        break;
-      }
+    if (verdict.rank != 0) return false;
+    const std::span<const int> children = peers_.tree().children(0);
+    int speaker = children.front();
+    if (verdict.kind == Verdict::Kind::frozen) {
+      const auto elsewhere = std::ranges::find_if(
+          children, [&](int child) { return !peers_.card(child).on_machine_of(peers_.card(0)); });
+      if (elsewhere != children.end()) speaker = *elsewhere;
+    }
     return peers_.rank() == speaker;
   }
 
@@ -310,12 +312,20 @@ class Watchdog::State final : public watch::PeerListener {
     record.cause = "the launcher of this rank is gone";
     record.hint = name_parameters(
         "mpirun or srun ended or was killed; start the run again, with `resume` auto");
-    leave(record, peers_.rank() == 0, peers_.rank() == 0 ? Tell::said : Tell::unsaid);
+    leave(record, peers_.rank() == 0, peers_.rank() == 0, -1);
   }
 
-  /// Whatever hangs from here on, a full pipe or a dead file system, the process ends.
-  [[noreturn]] void leave(const FaultRecord& record, bool reports, Tell tell) {
+  /// Whatever hangs from here on, a full pipe or a dead file system, the process ends. The record
+  /// goes to all neighbours but the one that has sent it, and with it whether the screen has it. A
+  /// frozen parent that is woken to be killed has to know as well. `pause` where it is this rank's
+  /// own verdict, which above rank 0 is of its parent.
+  [[noreturn]] void leave(const FaultRecord& record,
+                          bool reports,
+                          bool said,
+                          int from,
+                          std::optional<std::chrono::duration<double>> pause = {}) {
     const int exit_code = record.exit_code;
+    const auto start = std::chrono::steady_clock::now();
     try {
       start_signal_masked_thread([exit_code] {
         std::this_thread::sleep_for(kMaxLastWords);
@@ -324,19 +334,20 @@ class Watchdog::State final : public watch::PeerListener {
     } catch (...) {
       // Then it has to go without.
     }
-    if (tell != Tell::none)
-      peers_.send_to_all(Kind::record, watch::pack(record, tell == Tell::said));
+    peers_.send_to_all(Kind::record, watch::pack(record, said), from);
     peers_.flush();
     try {
       if (failure_handler_) failure_handler_(record, reports);
     } catch (...) {
       say_without_memory();
     }
-    peers_.resolve(kLeaveMs, peers_.rank() == 0);
-    // Rank 0 is gone or frozen, so that no rank can tell the others: each has to find out by
-    // itself, before the launcher kills it, which is a second after the first rank has ended.
-    if (reports && peers_.rank() != 0 && peers_.size() > 2)
-      std::this_thread::sleep_for(kOthersFirst);
+    peers_.keep_open();
+    peers_.await_children(kLeaveMs);
+    peers_.finish_sending();
+    if (pause)
+      std::this_thread::sleep_until(start + *pause);
+    else
+      peers_.await_parent(kParentMs);
     _exit(exit_code);
   }
 
@@ -353,10 +364,9 @@ class Watchdog::State final : public watch::PeerListener {
   const FailureHandler failure_handler_;
   const int exceptions_;  // in flight when the watchdog began
   watch::Peers peers_;
-  FailureDetector judge_;
+  watch::HeartbeatNode node_;
   StrangerWatch strangers_;
   std::string blindness_;
-  bool somebody_ended_ = false;     // and is about to be judged
   bool spoken_ = false;             // this rank ends, and has said why
   std::atomic<bool> alone_{false};  // watches its launcher only
   std::atomic<bool> watching_{false}, stopping_{false}, after_error_{false};
@@ -372,13 +382,15 @@ Watchdog::Watchdog(Communicator& host,
                    FailureHandler failure_handler,
                    const WatchLimits& limits,
                    bool has_launcher,
-                   std::vector<IpAddress> job_addresses)
+                   std::vector<IpAddress> job_addresses,
+                   int fan_out)
     : state_(std::make_unique<State>(host,
                                      position,
                                      std::move(failure_handler),
                                      limits,
                                      has_launcher,
-                                     std::move(job_addresses))) {}
+                                     std::move(job_addresses),
+                                     fan_out)) {}
 
 Watchdog::~Watchdog() = default;
 

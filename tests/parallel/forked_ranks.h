@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -49,6 +50,25 @@ class ForkedCommunicator final : public SelfCommunicator {
     barrier();
     std::memcpy(data, memory_.data, bytes);
     barrier();
+  }
+  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
+    std::size_t before = 0, all = 0;
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) before = all;
+      all += bytes[std::size_t(r)];
+    }
+    LOCKSTEP_ASSERT(all <= SharedMemory::kBytes);
+    if (bytes[std::size_t(rank_)] > 0)
+      std::memcpy(memory_.data + before, send, bytes[std::size_t(rank_)]);
+    barrier();
+    if (all > 0) std::memcpy(recv, memory_.data, all);
+    barrier();
+  }
+  void all_reduce_max(std::span<std::uint64_t> values) override {
+    std::vector<std::uint64_t> all(values.size() * std::size_t(size_));
+    all_gather(values.data(), all.data(), values.size_bytes());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      values[i % values.size()] = std::max(values[i % values.size()], all[i]);
   }
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     const auto ranks = std::size_t(size_);

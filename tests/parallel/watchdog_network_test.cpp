@@ -18,23 +18,33 @@ using testing::ForkedCommunicator;
 using testing::ForkedRanks;
 using testing::SharedMemory;
 
-/// A job whose rank 1 learns of a port that is closed.
-class Firewalled final : public SelfCommunicator {
+/// What a job says to each other before its watchdogs are connected.
+class Meeting : public SelfCommunicator {
  public:
-  explicit Firewalled(ForkedCommunicator& world) : world_(world) {}
+  explicit Meeting(ForkedCommunicator& world) : world_(world) {}
   int rank() const override { return world_.rank(); }
   int size() const override { return world_.size(); }
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     world_.all_gather(send, recv, bytes);
   }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    world_.broadcast(data, bytes, root);
-    ASSERT_EQ(bytes, sizeof(watch::Invitation));
-    if (rank() == 1) static_cast<watch::Invitation*>(data)->port = 1;
+  void all_reduce_max(std::span<std::uint64_t> values) override { world_.all_reduce_max(values); }
+  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
+    world_.all_gather_v(send, recv, bytes);
+    on_invitation(*static_cast<watch::Invitation*>(recv));
   }
+  virtual void on_invitation(watch::Invitation& invitation) = 0;  // rank 0's
 
- private:
+ protected:
   ForkedCommunicator& world_;
+};
+
+/// A job whose rank 1 learns of a port that is closed.
+class Firewalled final : public Meeting {
+ public:
+  using Meeting::Meeting;
+  void on_invitation(watch::Invitation& invitation) override {
+    if (rank() == 1) invitation.port = 1;
+  }
 };
 
 TEST(WatchdogNetwork, WhereARankCannotReachRankZeroNobodyIsWatched) {
@@ -59,18 +69,11 @@ TEST(WatchdogNetwork, WhereARankCannotReachRankZeroNobodyIsWatched) {
 
 /// A job at whose port strangers stand before its ranks come: silent, with noise, with lengths that
 /// no program has memory for. They stay.
-class Besieged final : public SelfCommunicator {
+class Besieged final : public Meeting {
  public:
-  explicit Besieged(ForkedCommunicator& world) : world_(world) {}
-  int rank() const override { return world_.rank(); }
-  int size() const override { return world_.size(); }
-  void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    world_.all_gather(send, recv, bytes);
-  }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    world_.broadcast(data, bytes, root);
-    if (rank() == 1 && bytes == sizeof(watch::Invitation))
-      for (int i = 0; i < kStrangers; ++i) send_stranger(*static_cast<watch::Invitation*>(data), i);
+  using Meeting::Meeting;
+  void on_invitation(watch::Invitation& invitation) override {
+    for (int i = 0; i < kStrangers && rank() == 1; ++i) send_stranger(invitation, i);
     world_.barrier();
   }
 
@@ -90,7 +93,6 @@ class Besieged final : public SelfCommunicator {
     strangers_.push_back(std::move(made));
   }
 
-  ForkedCommunicator& world_;
   std::vector<watch::Descriptor> strangers_;
 };
 
