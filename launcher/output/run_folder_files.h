@@ -14,6 +14,15 @@ inline constexpr const char* kCheckpointsFolder = "checkpoints";
 /// What to do where the system refuses the output folder.
 inline constexpr const char* kOutputFolderHint = "choose a writable place with --out DIR";
 
+/// What rank 0 says, and what is said about it.
+inline constexpr const char* kTranscript = "logs/rank_0.log";
+/// What a host's log is called in logs/, without ".log": what a file may be called anywhere, and no
+/// log of a rank.
+std::string host_log_name(const std::string& host);
+/// Removes the logs of ranks and hosts in `folder`, of this version and those before. What others
+/// put there stays.
+void remove_logs(const std::filesystem::path& folder);
+
 /// Of a run that has it, or of one that supervises it.
 bool is_lock(const std::string& name);
 /// Or nothing at all. Throws EnvironmentError where the folder cannot be read.

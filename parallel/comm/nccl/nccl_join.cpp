@@ -2,6 +2,7 @@
 #include "parallel/comm/nccl/nccl_join.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -67,7 +68,7 @@ std::string list(const Groups& groups, const std::vector<NcclCard>& cards) {
 }
 
 /// Throws where a rank took an error down.
-void require_all(const char* what, const std::vector<NcclCard>& cards) {
+void require_no_error(const char* what, const std::vector<NcclCard>& cards) {
   Groups failed;
   std::string_view hint;
   for (std::size_t r = 0; r < cards.size(); ++r) {
@@ -79,11 +80,22 @@ void require_all(const char* what, const std::vector<NcclCard>& cards) {
   throw EnvironmentError(fmt::format("NCCL: {}: {}", what, list(failed, cards)), std::string(hint));
 }
 
-void require_one_version(const std::vector<NcclCard>& cards) {
+/// The same of all ranks of `host`, whose cards are gathered where one has an error alone: they
+/// are large.
+void require_all(Communicator& host, const char* what, const NcclCard& own) {
+  std::uint64_t errors = own.error[0] == 0 ? 0 : 1;
+  host.all_reduce_max({&errors, 1});
+  if (errors > 0) require_no_error(what, gather_records(host, own));
+}
+
+void require_one_version(Communicator& host, const NcclCard& own) {
+  std::uint64_t newest_and_oldest[] = {std::uint64_t(own.version), ~std::uint64_t(own.version)};
+  host.all_reduce_max(newest_and_oldest);
+  if (newest_and_oldest[0] == ~newest_and_oldest[1]) return;
+  const std::vector<NcclCard> cards = gather_records(host, own);
   Groups versions;
   for (std::size_t r = 0; r < cards.size(); ++r)
     versions["NCCL " + version_text(cards[r].version)].push_back(int(r));
-  if (versions.size() == 1) return;
   throw EnvironmentError(
       "NCCL: all ranks need the same version, but there are " + list(versions, cards),
       "install the same NCCL on every host, and have LD_LIBRARY_PATH lead to it on each");
@@ -99,48 +111,75 @@ void require_launch_order() {
                  order == nullptr ? "not set" : fmt::format("'{}'", order));
 }
 
-ncclUniqueId share_id(Communicator& host, const Nccl& nccl) {
+/// The address of `root`, where ranks of `host` meet, from it to all.
+ncclUniqueId share_id(Communicator& host, const Nccl& nccl, int root) {
   struct {
     NcclCard card;
     ncclUniqueId id = {};
   } message;
-  if (host.rank() == 0)
+  if (host.rank() == root)
     message.card = card_of([&](NcclCard&) {
       const ncclResult_t status = nccl.ncclGetUniqueId(&message.id);
       if (status != ncclSuccess)
         throw EnvironmentError(error_text(nccl, status, nullptr), nccl_network_hint());
     });
-  host.broadcast(&message, sizeof message, 0);
-  require_all("no address to meet at for the communicator", {message.card});
+  host.broadcast(&message, sizeof message, root);
+  if (message.card.error[0] == 0) return message.id;
+  std::vector<NcclCard> cards(std::size_t(host.size()));
+  cards[std::size_t(root)] = message.card;
+  require_no_error("no address to meet at for the communicator", cards);
   return message.id;
+}
+
+/// One in join.ranks_per_root ranks is a root, at equal distances.
+std::vector<ncclUniqueId> share_ids(Communicator& host, const Nccl& nccl, const NcclJoin& join) {
+  const int ranks = host.size();
+  const int roots = (ranks + join.ranks_per_root - 1) / join.ranks_per_root;
+  std::vector<ncclUniqueId> ids;
+  for (int i = 0; i < roots; ++i)
+    ids.push_back(share_id(host, nccl, int(std::int64_t(i) * ranks / roots)));
+  return ids;
+}
+
+/// Throws EnvironmentError, the same on all ranks, where `attempt` returns an error on some.
+void require_joined(Communicator& host, const std::function<std::string()>& attempt) {
+  require_all(host, "the communicator could not be made", card_of([&](NcclCard&) {
+                const std::string error = attempt();
+                if (!error.empty()) throw EnvironmentError(error, nccl_network_hint());
+              }));
 }
 
 }  // namespace
 
 const Nccl& open_nccl_together(Communicator& host, const std::string& library) {
   const Nccl* nccl = nullptr;
-  const std::vector<NcclCard> cards =
-      gather_records(host, card_of([&](NcclCard& card) {
-                       nccl = &open_nccl(library);
-                       card.version = checked_version(*nccl, nccl_name(library));
-                       require_launch_order();
-                     }));
-  require_all("it cannot be used by all", cards);
-  require_one_version(cards);
+  const NcclCard own = card_of([&](NcclCard& card) {
+    nccl = &open_nccl(library);
+    card.version = checked_version(*nccl, nccl_name(library));
+    require_launch_order();
+  });
+  require_all(host, "it cannot be used by all", own);
+  require_one_version(host, own);
   return *nccl;
 }
 
-void join_together(Communicator& host, const Nccl& nccl, NcclLink& link, double limit_s) {
-  const ncclUniqueId id = share_id(host, nccl);
-  const std::vector<NcclCard> cards =
-      gather_records(host, card_of([&](NcclCard&) {
-                       const std::string error = link.join(id, limit_s);
-                       if (!error.empty()) throw EnvironmentError(error, nccl_network_hint());
-                     }));
+void join_together(Communicator& host, const Nccl& nccl, NcclLink& link, const NcclJoin& join) {
+  std::vector<ncclUniqueId> ids = share_ids(host, nccl, join);
   try {
-    require_all("the communicator could not be made", cards);
+    require_joined(host, [&] { return link.join(ids, join.limit_s); });
   } catch (...) {
     link.abort();
+    throw;
+  }
+}
+
+void split_together(
+    Communicator& host, NcclLink& whole, NcclLink* part, int color, const NcclJoin& join) {
+  try {
+    require_joined(host, [&] { return whole.split(part, color, join.limit_s); });
+  } catch (...) {
+    if (part != nullptr) part->abort();
+    whole.abort();
     throw;
   }
 }
