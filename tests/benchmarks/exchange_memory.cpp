@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an exchange of gradients holds on each rank, by structure, as ranks become many. Run by hand:
+// What an exchange of gradients holds on each rank, by structure, as ranks become many. Run by
+// hand:
 //   build/release/tests/benchmarks/exchange_memory [RANKS_PER_HOST]
 // One rank of many, without the others, on a device without memory: host bytes are what malloc has
 // handed out, device bytes what the exchange says that it reserves. 20 buckets of 24 MiB, as GPT-2
-// with 124 million parameters, and two small ones; a shard a rank, and a last batch of half as many.
+// with 124 million parameters, and two small ones; a shard a rank, and a last batch of half as
+// many.
 #include <cstdio>
 #include <cstdlib>
 #include <malloc.h>
@@ -79,8 +81,8 @@ void measure(int ranks, int per_host) {
   const Schedule half = make_schedule({ranks / 2, 1, ranks, ranks, 1}, rank);
 
   then = heap();
-  const ExchangePlan plan =
-      make_exchange_plan(whole.shards, whole.shards_of_rank, rank, per_host, Reduction::reproducible);
+  const ExchangePlan plan = make_exchange_plan(
+      whole.shards, whole.shards_of_rank, rank, per_host, Reduction::reproducible);
   const double plan_kib = since(then);
 
   DryBackend backend;
@@ -91,12 +93,8 @@ void measure(int ranks, int per_host) {
     buckets.push_back({kBuckets * kBucketElems + b * kSmallElems, kSmallElems});
   then = heap();
   const auto gradients = backend.allocate(1 << 20, "gradients");
-  GradientExchange exchange(backend,
-                            communicator,
-                            Reduction::reproducible,
-                            buckets,
-                            gradients->as<float>(),
-                            ranks);
+  GradientExchange exchange(
+      backend, communicator, Reduction::reproducible, buckets, gradients->as<float>(), ranks);
   const double exchange_kib = since(then);
   then = heap();
   run_step(exchange, whole);

@@ -92,8 +92,6 @@ class NcclCommunicator final : public Communicator {
     family_->failure.throw_if_any();
   }
 
-  void reserve_requests(int count) override { host_.reserve_requests(count); }
-
   void broadcast(void* data, std::size_t bytes, int root) override {
     if (on_host(data)) return host_.broadcast(data, bytes, root);
     LOCKSTEP_CHECK(root >= 0 && root < size(),
