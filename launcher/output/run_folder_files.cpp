@@ -53,6 +53,15 @@ std::string host_log_name(const std::string& host) {
   return is_plain ? name : "host-" + name;
 }
 
+std::string host_log_suffix(std::span<const RankMachine> ranks, int rank) {
+  const RankMachine own = ranks[std::size_t(rank)];
+  const auto is_own_machine = [&](const RankMachine& one) { return one.machine == own.machine; };
+  const bool is_shared = std::ranges::any_of(
+      ranks, [&](const RankMachine& one) { return one.host == own.host && !is_own_machine(one); });
+  if (!is_shared) return {};
+  return fmt::format("-{}", std::ranges::find_if(ranks, is_own_machine) - ranks.begin());
+}
+
 void remove_logs(const fs::path& folder) {
   const auto is_of_rank = [](const std::string& name) {
     int rank = -1, length = 0;

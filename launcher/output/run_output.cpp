@@ -280,24 +280,14 @@ int RunOutput::finish_run(Trainer& trainer) {
 }
 
 void open_host_log(Job& job, const std::string& folder) {
-  struct Place {
-    std::uint64_t host = 0, machine = 0;
-  };
   const std::string name = host_log_name(host_name());
   const std::hash<std::string> hash;
-  const std::vector<Place> places =
-      gather_records(job.host_communicator(), Place{hash(name), hash(machine_id())});
-  const Place own = places[std::size_t(job.rank())];
-  const auto on_own_machine = [&](const Place& one) { return one.machine == own.machine; };
-  const bool is_shared_name = std::ranges::any_of(
-      places, [&](const Place& one) { return one.host == own.host && !on_own_machine(one); });
-  const auto lowest = std::ranges::find_if(places, on_own_machine) - places.begin();
+  const std::vector<RankMachine> machines =
+      gather_records(job.host_communicator(), RankMachine{hash(name), hash(machine_id())});
   FaultLog& logs = JobInternals::of(job).fault_log;
-  logs.open_host(fmt::format("{}/logs/{}{}.log",
-                             folder,
-                             name,
-                             is_shared_name ? fmt::format("-{}", lowest) : std::string()),
-                 job.rank());
+  logs.open_host(
+      fmt::format("{}/logs/{}{}.log", folder, name, host_log_suffix(machines, job.rank())),
+      job.rank());
   const std::string started = json_object({{"ranks", std::int64_t(job.size())},
                                            {"host", host_name()},
                                            {"process", std::int64_t(getpid())},

@@ -176,6 +176,15 @@ TEST(HostLogName, IsAFileOfItsOwn) {
   EXPECT_LT(host_log_name(std::string(1000, 'x')).size(), 240u);
 }
 
+TEST(HostLogName, MachinesOfOneNameHaveTheirLowestRank) {
+  // Machines 7 and 9 say the same name; on 8 are two containers, of other names.
+  const std::vector<RankMachine> ranks = {{1, 7}, {1, 7}, {2, 8}, {3, 8}, {1, 9}, {1, 9}, {1, 7}};
+  std::vector<std::string> suffixes;
+  for (int rank = 0; rank < int(ranks.size()); ++rank)
+    suffixes.push_back(host_log_suffix(ranks, rank));
+  EXPECT_THAT(suffixes, ElementsAre("-0", "-0", "", "", "-4", "-4", "-0"));
+}
+
 TEST_F(RunFolderTest, AnEmptyFolderMayBeUsed) {
   fs::create_directories(out());
   EXPECT_NO_THROW(RunFolder(out(), kNothing));
