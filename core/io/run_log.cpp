@@ -51,11 +51,12 @@ std::string json_object(std::span<const JsonField> fields, int indent) {
   return object.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-RunLog::RunLog(const std::string& file, Open open) : file_(file) {
+RunLog::RunLog(const std::string& file, Open open) : file_(file), shared_(open == Open::shared) {
   // Always at the end: the launcher writes into rank 0's log as well.
-  const int how = O_NOFOLLOW | O_APPEND | (open == Open::empty ? O_TRUNC : 0);
+  const int how =
+      O_NOFOLLOW | O_APPEND | (open == Open::empty ? O_TRUNC : 0) | (shared_ ? O_RDWR : O_WRONLY);
   do {
-    descriptor_ = ::open(file.c_str(), O_WRONLY | O_CREAT | how | O_CLOEXEC, 0666);
+    descriptor_ = ::open(file.c_str(), O_CREAT | how | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EINTR);
   if (descriptor_ < 0) fail(errno);
 }
@@ -66,6 +67,7 @@ RunLog& RunLog::operator=(RunLog&& other) noexcept {
   std::swap(file_, other.file_);
   std::swap(error_, other.error_);
   std::swap(line_, other.line_);
+  std::swap(shared_, other.shared_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
 }
@@ -73,9 +75,16 @@ RunLog& RunLog::operator=(RunLog&& other) noexcept {
 void RunLog::write_line(std::string_view line) {
   const std::unique_lock lock = lock_for_a_while(*writing_);
   if (!lock) return;
-  line_.assign(line);
+  line_ = shared_ && ends_within_line() ? "\n" : "";
+  line_ += line;
   line_ += '\n';
   write_locked(line_);
+}
+
+bool RunLog::ends_within_line() const {
+  const off_t end = descriptor_ < 0 ? -1 : lseek(descriptor_, 0, SEEK_END);
+  char last = '\n';
+  return end > 0 && pread(descriptor_, &last, 1, end - 1) == 1 && last != '\n';
 }
 
 void RunLog::write(std::string_view bytes) {

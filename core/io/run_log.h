@@ -35,7 +35,11 @@ inline std::string json_object(std::initializer_list<JsonField> fields, int inde
 class RunLog {
  public:
   RunLog() = default;
-  enum class Open { empty, append };
+  enum class Open {
+    empty,
+    append,
+    shared  ///< as append, by several processes of one host, whose lines stay apart
+  };
   /// Creates or empties `file`, or continues after what it holds; a symbolic link is an error().
   explicit RunLog(const std::string& file, Open open = Open::empty);
   ~RunLog();
@@ -45,7 +49,8 @@ class RunLog {
   RunLog& operator=(RunLog&& other) noexcept;
 
   /// Appends `line` and a newline, in one write. Where another thread's write hangs, the line is
-  /// dropped.
+  /// dropped. In a shared file it begins a line, also where a process that was killed has left one
+  /// without an end; an empty line may come before it.
   void write_line(std::string_view line);
   /// Appends the bytes as they are; as write_line() otherwise.
   void write(std::string_view bytes);
@@ -58,10 +63,12 @@ class RunLog {
  private:
   void fail(int code);
   void write_locked(std::string_view rest);
+  bool ends_within_line() const;
   std::unique_ptr<std::mutex> writing_ = std::make_unique<std::mutex>();
   std::string file_;
   std::string error_;
   std::string line_;
+  bool shared_ = false;
   int descriptor_ = -1;
 };
 

@@ -18,6 +18,7 @@
 #include "launcher/launch/shm_backing_dir.h"
 #include "launcher/launch/supervisor.h"
 #include "launcher/output/run_folder.h"
+#include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_lock.h"
 #include "launcher/processes/shell_text.h"
 #include "launcher/settings/command_line.h"
@@ -39,7 +40,7 @@ class Run {
  public:
   explicit Run(const RunFlags& flags)
       : flags_(flags),
-        output_(flags.train.out + "/logs/rank_0.log"),
+        output_(flags.train.out + "/" + kTranscript),
         site_(launch_site(flags)),
         policy_(flags.max_restarts, flags.backoff_s) {
     RunFolder::check(out(), existing_folder(flags_.train));

@@ -11,6 +11,7 @@
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/process_limits.h"
 #include "launcher/output/run_folder.h"
+#include "launcher/output/run_folder_files.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flags.h"
 #include "lockstep/error.h"
@@ -37,7 +38,7 @@ std::optional<int> start_alone(TrainRequest& settings, const StartConditions& co
   }
   const int code = start(plan,
                          {.terminal = settings.console == Console::Kind::terminal,
-                          .log = settings.flags.out + "/logs/rank_0.log"});
+                          .log = settings.flags.out + "/" + kTranscript});
   std::error_code not_empty;
   if (fresh) std::filesystem::remove(settings.flags.out, not_empty);  // of a run that never began
   return code;

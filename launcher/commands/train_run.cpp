@@ -102,10 +102,8 @@ void complete_options(TrainOptions& options,
   options.settings = {{"augment of the source", flags.options.augmentation.to_string()}};
   const Fingerprint loss = loss_settings(flags, samples);
   options.settings.insert(options.settings.end(), loss.begin(), loss.end());
-  // Before, an earlier run's log must stay; rank 0 opens its own with the folder.
-  options.accepted = [&job, folder](bool resumed) {
-    if (job.rank() > 0) open_rank_log(job, folder, resumed);
-  };
+  // Before, an earlier run's logs must stay.
+  options.accepted = [&job, folder](bool) { open_host_log(job, folder); };
 }
 
 /// Bits a byte of the last validation, where they are known; on all ranks.
@@ -121,9 +119,8 @@ void follow_bits_per_byte(TrainOptions& options, Job& job, const data::DataSplit
 
 /// The part of the other ranks after training.
 int finish_rank(Job& job, const TrainSummary& summary) {
-  RunLog& log = JobInternals::of(job).fault_log.log();
-  log.close();
-  if (!log.error().empty()) print_warning("could not write " + log.error(), job.rank());
+  if (const std::string error = JobInternals::of(job).fault_log.close(); !error.empty())
+    print_warning("could not write " + error, job.rank());
   if (!summary.stopped) return 0;
   return int(summary.saved ? ExitCode::requeue : ExitCode::error);
 }

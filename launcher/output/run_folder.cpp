@@ -93,9 +93,8 @@ void RunFolder::remove_earlier_run() {
   remove_results();
   // What stays would be taken for this run's, should it be cut off.
   if (!errors_.empty()) throw EnvironmentError(errors_.front(), kOutputFolderHint);
+  remove_logs(file("logs"));
   std::error_code ignored;
-  for (int rank = 0; fs::remove(file(fmt::format("logs/rank_{}.log", rank)), ignored); ++rank) {
-  }
   const fs::path folder = file(kCheckpointsFolder);
   for (const std::string& name : io::names_in(folder))
     if (is_of_checkpoints(name)) io::remove_tree(folder / name);

@@ -2,8 +2,12 @@
 #include "launcher/output/run_folder_files.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdio>
 #include <ctime>
 #include <fmt/format.h>
+#include <fstream>
+#include <string_view>
 #include <system_error>
 
 #include "core/io/folder.h"
@@ -13,6 +17,9 @@
 namespace lockstep {
 namespace fs = std::filesystem;
 namespace {
+
+/// How every line of a host's log begins.
+constexpr const char* kHostLine = "{\"rank\":";
 
 std::string time_stamp() {
   const std::time_t now = std::time(nullptr);
@@ -36,6 +43,41 @@ void sync_parent(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string host_log_name(const std::string& host) {
+  constexpr std::size_t kMaxName = 200;
+  std::string name = host.substr(0, kMaxName);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
+  const bool is_plain = !name.empty() && name[0] != '.' && !name.starts_with("rank_");
+  return is_plain ? name : "host-" + name;
+}
+
+std::string host_log_suffix(std::span<const RankMachine> ranks, int rank) {
+  const RankMachine own = ranks[std::size_t(rank)];
+  const auto is_own_machine = [&](const RankMachine& one) { return one.machine == own.machine; };
+  const bool is_shared = std::ranges::any_of(
+      ranks, [&](const RankMachine& one) { return one.host == own.host && !is_own_machine(one); });
+  if (!is_shared) return {};
+  return fmt::format("-{}", std::ranges::find_if(ranks, is_own_machine) - ranks.begin());
+}
+
+void remove_logs(const fs::path& folder) {
+  const auto is_of_rank = [](const std::string& name) {
+    int rank = -1, length = 0;
+    return std::sscanf(name.c_str(), "rank_%d.log%n", &rank, &length) == 1 &&
+           std::size_t(length) == name.size();
+  };
+  const auto is_of_host = [&](const std::string& name) {
+    std::string begin(std::string_view(kHostLine).size(), ' ');
+    std::ifstream(folder / name).read(begin.data(), std::streamsize(begin.size()));
+    return name.ends_with(".log") && begin == kHostLine;
+  };
+  for (const std::string& name : io::names_in(folder)) {
+    std::error_code ignored;
+    if (is_of_rank(name) || is_of_host(name)) fs::remove(folder / name, ignored);
+  }
+}
 
 bool is_lock(const std::string& name) {
   return name == RunLock::kRun || name == RunLock::kSupervisor;

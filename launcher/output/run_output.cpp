@@ -2,8 +2,10 @@
 #include "launcher/output/run_output.h"
 
 #include <algorithm>
+#include <ctime>
 #include <exception>
 #include <fmt/format.h>
+#include <functional>
 #include <sstream>
 #include <string_view>
 #include <unistd.h>
@@ -12,11 +14,13 @@
 #include "core/base/env.h"
 #include "core/base/number_format.h"
 #include "core/base/printable.h"
+#include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/preprocessing_file.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/advice/balance_format.h"
+#include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_metadata.h"
 #include "launcher/output/step_memory_json.h"
 #include "launcher/processes/host_facts.h"
@@ -155,8 +159,16 @@ void RunOutput::on_initial_weights(const io::LoadReport& report) {
 void RunOutput::on_start(const ResumeRecord* resumed) {
   folder_.begin(resumed);
   folder_.add_history(history_json(job_, settings_, resumed));
-  open_rank_log(job_, folder_.path(), resumed != nullptr);
-  console_.set_copy(&JobInternals::of(job_).fault_log.log());
+  FaultLog& logs = JobInternals::of(job_).fault_log;
+  logs.open_transcript(folder_.file(kTranscript),
+                       resumed != nullptr ? RunLog::Open::append : RunLog::Open::empty);
+  logs.log().write_line(fmt::format("rank {} of {} on {}, process {}, {}",
+                                    job_.rank(),
+                                    job_.size(),
+                                    host_name(),
+                                    getpid(),
+                                    job_.backend().device_class()));
+  console_.set_copy(&logs.log());
   folder_.write_file("config.toml", to_toml(settings_.flags));
   for (const auto& [name, text] : io::record_texts(start_.data.train->preprocessing()))
     folder_.write_file(name, text);
@@ -242,7 +254,7 @@ int RunOutput::finish_stopped(const TrainSummary& summary) {
                 "the one before are lost",
                 summary.steps,
                 by));
-  JobInternals::of(job_).fault_log.log().close();
+  JobInternals::of(job_).fault_log.close();
   for (const std::string& error : folder_.finish()) print_warning("could not write " + error, 0);
   return int(summary.saved ? ExitCode::requeue : ExitCode::error);
 }
@@ -260,24 +272,28 @@ int RunOutput::finish_run(Trainer& trainer) {
   if (settings_.flags.options.ema.on())
     save([&] { trainer.save_average(folder_.file(io::kAverageFile)); });
   console_.line(fmt::format("output                 {}", folder_.path()));
-  RunLog& log = JobInternals::of(job_).fault_log.log();
-  log.close();
-  if (!log.error().empty()) folder_.add_error(log.error());
+  if (const std::string error = JobInternals::of(job_).fault_log.close(); !error.empty())
+    folder_.add_error(error);
   const std::vector<std::string> errors = folder_.finish();
   print_errors(errors);
   return int(errors.empty() ? ExitCode::done : ExitCode::error);
 }
 
-void open_rank_log(Job& job, const std::string& folder, bool resumed) {
-  FaultLog& faults = JobInternals::of(job).fault_log;
-  faults.open(fmt::format("{}/logs/rank_{}.log", folder, job.rank()),
-              resumed ? RunLog::Open::append : RunLog::Open::empty);
-  faults.log().write_line(fmt::format("rank {} of {} on {}, process {}, {}",
-                                      job.rank(),
-                                      job.size(),
-                                      host_name(),
-                                      getpid(),
-                                      job.backend().device_class()));
+void open_host_log(Job& job, const std::string& folder) {
+  const std::string name = host_log_name(host_name());
+  const std::hash<std::string> hash;
+  const std::vector<RankMachine> machines =
+      gather_records(job.host_communicator(), RankMachine{hash(name), hash(machine_id())});
+  FaultLog& logs = JobInternals::of(job).fault_log;
+  logs.open_host(
+      fmt::format("{}/logs/{}{}.log", folder, name, host_log_suffix(machines, job.rank())),
+      job.rank());
+  const std::string started = json_object({{"ranks", std::int64_t(job.size())},
+                                           {"host", host_name()},
+                                           {"process", std::int64_t(getpid())},
+                                           {"device", job.backend().device_class()}});
+  logs.write_host_line(
+      json_object({{"time", std::int64_t(std::time(nullptr))}, {"started", JsonText{started}}}));
 }
 
 }  // namespace lockstep

@@ -64,7 +64,8 @@ class RunOutput final : public TrainObserver {
   std::string initial_weights_;  // as the start says it; empty: none were read
 };
 
-/// Opens logs/rank_N.log of this rank in the run's `folder`, a new one unless the run `resumed`.
-void open_rank_log(Job& job, const std::string& folder, bool resumed);
+/// Opens the log of this rank's host in the run's `folder`, Note [Logs of a host], and writes into
+/// it that the rank has started. Collective; after rank 0 has made the folder.
+void open_host_log(Job& job, const std::string& folder);
 
 }  // namespace lockstep

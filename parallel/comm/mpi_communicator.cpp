@@ -52,9 +52,11 @@ using MpiRequestPool = std::vector<std::unique_ptr<MpiRequest>>;
 
 class MpiRequest final : public CommRequest {
  public:
-  MpiRequest(std::size_t ranks, MpiRequestPool& pool) : counts(ranks), pool_(pool) {
-    handles_.reserve(2 * ranks);
-    statuses_.reserve(2 * ranks);
+  /// `messages`: the most that it waits for at a time; more are a reason to grow.
+  MpiRequest(std::size_t ranks, std::size_t messages, MpiRequestPool& pool)
+      : counts(ranks), pool_(pool) {
+    handles_.reserve(messages);
+    statuses_.reserve(messages);
   }
 
   bool test() override {
@@ -118,7 +120,7 @@ int host_of(MPI_Comm comm) {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Collective. `host`: equal for ranks of one host; negative: to be found out. `owned`: freed by
+  /// Collective. `host`: equal for ranks of one host. `owned`: freed by
   /// the destructor. `split_from`: where it is of the same ranks, hosts are not gathered again.
   MpiCommunicator(MPI_Comm comm,
                   MpiExchange exchange,
@@ -129,7 +131,6 @@ class MpiCommunicator final : public Communicator {
     LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm_, &rank_));
     LOCKSTEP_MPI_TRY(MPI_Comm_size(comm_, &size_));
-    if (host_ < 0) host_ = host_of(comm_);
     byte_counts_.resize(std::size_t(size_));
     all_but_own_.reserve(std::size_t(size_));
     byte_offsets_.resize(std::size_t(size_));
@@ -155,8 +156,7 @@ class MpiCommunicator final : public Communicator {
 
   void reserve_requests(int count) override {
     pool_.reserve(std::size_t(count));
-    while (pool_.size() < std::size_t(count))
-      pool_.push_back(std::make_unique<MpiRequest>(std::size_t(size_), pool_));
+    while (pool_.size() < std::size_t(count)) pool_.push_back(make_request());
   }
 
   void broadcast(void* data, std::size_t bytes, int root) override {
@@ -292,9 +292,16 @@ class MpiCommunicator final : public Communicator {
     return same != 0;
   }
 
+  /// A collective is one message, of which the other way needs one for each block.
+  std::unique_ptr<MpiRequest> make_request() {
+    const auto ranks = std::size_t(size_);
+    return std::make_unique<MpiRequest>(
+        ranks, exchange_ == MpiExchange::messages ? 2 * ranks : 1, pool_);
+  }
+
   // The pool is filled as requests come back; `owner` returns this one even if starting throws.
   MpiRequest& take_request(CommRequestPtr& owner) {
-    if (pool_.empty()) pool_.push_back(std::make_unique<MpiRequest>(std::size_t(size_), pool_));
+    if (pool_.empty()) pool_.push_back(make_request());
     MpiRequest& request = *pool_.back().release();
     pool_.pop_back();
     request.exceptions = std::uncaught_exceptions();
@@ -356,7 +363,8 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&, MpiExchange exchange) {
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, exchange, -1, false);
+  static const int host = host_of(MPI_COMM_WORLD);  // it stays the same, and costs a split
+  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, exchange, host, false);
 }
 
 }  // namespace lockstep

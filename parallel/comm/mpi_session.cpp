@@ -49,7 +49,7 @@ void throw_mpi_error(int code, const char* call) {
   MPI_Error_string(code, text, &length);
   const std::string_view source(call);
   throw CommError(fmt::format("{}: {}", source.substr(0, source.find('(')), text),
-                  "another rank may have ended; look for the first error in every rank's log");
+                  "another rank may have ended; look for the first error in the run's logs");
 }
 
 bool MpiSession::built_in() { return true; }

@@ -14,8 +14,8 @@ constexpr std::size_t kMaxStages = 4;  // down and up two levels
 }  // namespace
 
 BucketPipeline::BucketPipeline(Backend& backend,
-                               Communicator& communicator,
-                               int ranks_per_host,
+                               const Communicator& all,
+                               const ExchangeCommunicators& communicators,
                                Reduction reduction,
                                PartialSums& sums,
                                const KeptSums& kept,
@@ -26,21 +26,16 @@ BucketPipeline::BucketPipeline(Backend& backend,
       sums_(sums),
       kept_(kept),
       gradients_(gradients),
-      rank_(communicator.rank()),
-      ranks_(communicator.size()),
-      receives_apart_(communicator.receives_apart(gradients)),
-      in_stream_order_(communicator.in_stream_order()),
+      rank_(all.rank()),
+      ranks_(all.size()),
+      receives_apart_(all.receives_apart(gradients)),
+      in_stream_order_(all.in_stream_order()),
       max_slots_(backend.traits().buckets_in_flight),
       entered_(kMaxStages + 1) {
   in_flight_.resize(std::size_t(bucket_count));
-  const auto add_level = [&](LevelMembers members) {
-    levels_.emplace_back(backend, communicator, members, gradients, bucket_count);
-  };
-  add_level(LevelMembers::all);
-  if (reduction == Reduction::fast || !has_two_levels(ranks_, ranks_per_host)) return;
-  add_level(LevelMembers::host);
-  add_level(LevelMembers::across_hosts);
-  if (!in_stream_order_) return;
+  for (const ExchangeCommunicators::Level& level : communicators.levels())
+    levels_.emplace_back(backend, all, level, gradients, bucket_count);
+  if (levels_.size() == 1 || !in_stream_order_) return;
   for (InFlight& entry : in_flight_)
     for (auto* event : {&entry.on_host, &entry.summed, &entry.gathered})
       *event = backend.make_event();
@@ -52,8 +47,8 @@ std::int64_t BucketPipeline::slot_elems(const ExchangeSize& size, std::int64_t b
   return size.received_chunks * chunks_of(bucket_elems, 0, 1, ranks_).elems;
 }
 
-void BucketPipeline::reserve(std::int64_t elems) {
-  const std::size_t needed = std::size_t(elems) * sizeof(float);
+void BucketPipeline::allocate() {
+  const std::size_t needed = std::size_t(reserved_) * sizeof(float);
   if (needed > bytes()) {
     pool_.reset();
     pool_ = backend_.allocate(needed, "gradient exchange buffers");
@@ -71,21 +66,19 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
                   bytes());
   own_nodes_.resize(std::size_t(plan.size.own_nodes));
-  const std::span<ExchangeLevel> levels(levels_);
+  LOCKSTEP_ASSERT(levels_.size() == std::max<std::size_t>(1, plan.by_host.size()));
   if (plan.by_host.empty()) {
-    way_ = levels.first(1);
-    way_[0].begin(plan.all);
+    levels_[0].begin(plan.all);
   } else {
-    way_ = levels.subspan(1);
-    way_[0].begin(plan.by_host[0]);
-    way_[1].begin(plan.by_host[1]);
+    levels_[0].begin(plan.by_host[0]);
+    levels_[1].begin(plan.by_host[1]);
   }
   const bool fast = reduction_ == Reduction::fast;
-  stages_ = fast ? 1 : 2 * int(way_.size());
-  sums_done_ = fast ? 0 : int(way_.size());
+  stages_ = fast ? 1 : 2 * int(levels_.size());
+  sums_done_ = fast ? 0 : int(levels_.size());
   // On two levels the sums of a host are sent from where it has received.
-  ahead_ = receives_apart_ && way_.size() == 1 ? 1 : 0;
-  two_streams_ = in_stream_order_ && way_.size() == 2;
+  ahead_ = receives_apart_ && levels_.size() == 1 ? 1 : 0;
+  two_streams_ = in_stream_order_ && levels_.size() == 2;
   flushes_ = false;
   started_ = 0;
   std::ranges::fill(entered_, 0);
@@ -130,8 +123,9 @@ BucketPipeline::LevelMemory BucketPipeline::memory_of(std::size_t at,
     own_nodes_[std::size_t(node)] = sums_.node(node) + bucket.offset;
   if (at == 0) return {own_nodes_, receive};
   // Where nothing is received there may be no memory after the first level's.
-  float* const after = way_[1].received(bucket) > 0 ? receive + way_[0].received(bucket) : nullptr;
-  return {way_[0].sums(bucket, own_nodes_, receive), after};
+  float* const after =
+      levels_[1].received(bucket) > 0 ? receive + levels_[0].received(bucket) : nullptr;
+  return {levels_[0].sums(bucket, own_nodes_, receive), after};
 }
 
 bool BucketPipeline::is_held_back(int index, int stage) const {
@@ -179,25 +173,25 @@ void BucketPipeline::enter(int stage, int index, float* receive) {
 /// What the all-to-all of the stage before has brought.
 void BucketPipeline::sum_level(int stage, Bucket bucket, float* receive) {
   const auto at = std::size_t(stage);
-  if (at == 0 || at > way_.size()) return;
+  if (at == 0 || at > levels_.size()) return;
   const LevelMemory memory = memory_of(at - 1, bucket, receive);
-  way_[at - 1].sum(bucket, memory.own, memory.receive, kept_);
+  levels_[at - 1].sum(bucket, memory.own, memory.receive, kept_);
 }
 
 void BucketPipeline::start_level(int stage, InFlight& entry, float* receive) {
-  const auto at = std::size_t(stage), levels = way_.size();
+  const auto at = std::size_t(stage), levels = levels_.size();
   if (at < levels) {
     const LevelMemory memory = memory_of(at, entry.bucket, receive);
-    way_[at].start_all_to_all(entry.bucket, memory.own, memory.receive, entry.requests);
+    levels_[at].start_all_to_all(entry.bucket, memory.own, memory.receive, entry.requests);
   } else if (!entry.bucket.sharded && !plan_->keeps) {  // of which the owner updates its chunk
-    entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(entry.bucket, kept_));
+    entry.requests.push_back(levels_[2 * levels - 1 - at].start_all_gather(entry.bucket, kept_));
   }
 }
 
 CommRequestPtr BucketPipeline::start_all_reduce(Bucket bucket) {
   if (plan_->size.own_nodes == 0)
     backend_.set_zero(gradients_ + bucket.offset, std::size_t(bucket.elems) * sizeof(float));
-  return way_[0].start_all_reduce(bucket);
+  return levels_[0].start_all_reduce(bucket);
 }
 
 void BucketPipeline::drop_started() {
@@ -218,8 +212,8 @@ void BucketPipeline::progress() {
 
 HostCommunicators BucketPipeline::gather_communicators() {
   if (levels_.size() == 1) return {};
-  return {.host = &levels_[1].gather_communicator(),
-          .across_hosts = &levels_[2].gather_communicator()};
+  return {.host = &levels_[0].gather_communicator(),
+          .across_hosts = &levels_[1].gather_communicator()};
 }
 
 SentBytes BucketPipeline::sent() const {

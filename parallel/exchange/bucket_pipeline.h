@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -45,11 +46,10 @@ namespace lockstep {
 /// had it.
 class BucketPipeline {
  public:
-  /// `ranks_per_host`: the communicator's.
-  /// `communicator` must outlive it.
+  /// `all`: every rank. It and `communicators` must outlive it.
   BucketPipeline(Backend& backend,
-                 Communicator& communicator,
-                 int ranks_per_host,
+                 const Communicator& all,
+                 const ExchangeCommunicators& communicators,
                  Reduction reduction,
                  PartialSums& sums,
                  const KeptSums& kept,
@@ -58,8 +58,11 @@ class BucketPipeline {
 
   /// Elements that one bucket in flight needs on this rank.
   std::int64_t slot_elems(const ExchangeSize& size, std::int64_t bucket_elems) const;
-  /// Receive memory for at least one bucket of any plan. Throws OutOfMemory.
-  void reserve(std::int64_t elems);
+  /// Receive memory for at least one bucket of any plan: allocate() makes room for the most that
+  /// was asked for.
+  void reserve(std::int64_t elems) { reserved_ = std::max(reserved_, elems); }
+  /// Throws OutOfMemory.
+  void allocate();
   std::size_t bytes() const { return pool_ ? pool_->bytes() : 0; }
 
   /// `largest`: elements of the largest bucket that start() will get.
@@ -113,10 +116,10 @@ class BucketPipeline {
   const KeptSums& kept_;
   float* gradients_;
   int rank_, ranks_;
-  std::vector<ExchangeLevel> levels_;  // all ranks; where there may be two: host, across hosts
+  std::vector<ExchangeLevel> levels_;  // all ranks; or two: host, across hosts
+  std::int64_t reserved_ = 0;          // elements
   std::unique_ptr<DeviceBuffer> pool_;
   const ExchangePlan* plan_ = nullptr;
-  std::span<ExchangeLevel> way_;   // levels of the plan
   std::vector<float*> own_nodes_;  // [own nodes of the plan], of the bucket asked for last
   std::int64_t slot_size_ = 0;
   bool receives_apart_, in_stream_order_;

@@ -19,28 +19,18 @@ BlockScratch& scratch_of(int members) {
 }  // namespace
 
 ExchangeLevel::ExchangeLevel(Backend& backend,
-                             Communicator& communicator,
-                             LevelMembers members,
+                             const Communicator& all,
+                             const ExchangeCommunicators::Level& communicators,
                              float* gradients,
                              int bucket_count)
     : backend_(backend),
       gradients_(gradients),
-      ranks_(communicator.size()),
-      last_level_(members != LevelMembers::host),
-      members_per_host_(members == LevelMembers::across_hosts ? 1 : communicator.ranks_per_node()),
-      exchange_comm_(&communicator),
-      gather_comm_(&communicator) {
-  const bool in_order = communicator.in_stream_order();
-  if (ranks_ > 1 && (members != LevelMembers::all || !in_order)) {
-    const int rank = communicator.rank(), per_host = communicator.ranks_per_node();
-    const int color = members == LevelMembers::all    ? 0
-                      : members == LevelMembers::host ? rank / per_host
-                                                      : rank % per_host;
-    for (auto& own : own_comms_)
-      if (!own_comms_[0] || !in_order) own = communicator.split(color, rank);
-    exchange_comm_ = own_comms_[0].get();
-    gather_comm_ = own_comms_[in_order ? 0 : 1].get();
-  }
+      ranks_(all.size()),
+      last_level_(communicators.members != LevelMembers::host),
+      members_per_host_(communicators.members == LevelMembers::across_hosts ? 1
+                                                                            : all.ranks_per_node()),
+      exchange_comm_(communicators.exchange),
+      gather_comm_(communicators.gather) {
   member_ = exchange_comm_->rank();
   members_ = exchange_comm_->size();
   scratch_of(members_);  // so that no step allocates

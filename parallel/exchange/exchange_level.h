@@ -2,40 +2,32 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
 #include "core/plan/flat_space.h"
+#include "parallel/exchange/exchange_communicators.h"
 #include "parallel/exchange/exchange_counts.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/kept_sums.h"
 
 namespace lockstep {
 
-/// Who works together on a level of the exchange; see LevelPlan.
-enum class LevelMembers : std::uint8_t {
-  all,          ///< every rank
-  host,         ///< the ranks of one host
-  across_hosts  ///< the ranks of the same place on all hosts
-};
-
 /// One level's part in the exchange of a bucket:
 ///   start_all_to_all() of pieces; their requests complete; sum() the own piece in tree order, on
 ///   a host to sums() that the next level sends on
 ///   start_all_gather() of pieces, once the own piece of the sum holds what all are to have
 ///
-/// Ranks reach these points at different times, yet each must start the collectives of a
-/// communicator in one order: so both have a communicator of their own, unless collectives are
-/// ordered in stream order. (Those of one level then go to one stream: Note [Two streams].)
+/// Ranks reach these points at different times: see ExchangeCommunicators. (Where collectives are
+/// in stream order, those of one level go to one stream: Note [Two streams].)
 class ExchangeLevel {
  public:
-  /// Collective over all ranks. `communicator` must outlive it.
+  /// `all`: every rank. It and what is in `communicators` must outlive it.
   ExchangeLevel(Backend& backend,
-                Communicator& communicator,
-                LevelMembers members,
+                const Communicator& all,
+                const ExchangeCommunicators::Level& communicators,
                 float* gradients,
                 int bucket_count);
 
@@ -76,7 +68,6 @@ class ExchangeLevel {
   int ranks_;  // of all members of all hosts: the chunks of a bucket
   bool last_level_;
   int members_per_host_;  // of this level
-  std::unique_ptr<Communicator> own_comms_[2];
   Communicator* exchange_comm_;
   Communicator* gather_comm_;
   int member_ = 0, members_ = 1;

@@ -41,8 +41,12 @@ class GradientExchange::State {
         float* gradients,
         int max_shards,
         int dealt_cluster,
-        std::vector<float*> summed)
+        std::vector<float*> summed,
+        std::shared_ptr<const ExchangeCommunicators> communicators)
       : backend_(backend),
+        communicators_(communicators != nullptr
+                           ? std::move(communicators)
+                           : std::make_shared<ExchangeCommunicators>(communicator, reduction)),
         reduction_(reduction),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
@@ -55,10 +59,10 @@ class GradientExchange::State {
         plans_(rank_, ranks_per_host_, reduction, dealt_cluster > 0),
         sums_(backend, gradients, summed.empty() ? extent_of(buckets_) : Bucket()),
         kept_(backend, buckets_, kept_elems(buckets_, ranks_), std::move(summed)),
-        gather_(backend, communicator, sums_, kept_, gradients),
+        gather_(backend, communicators_->small_buckets(), sums_, kept_, gradients),
         chunks_(backend,
                 communicator,
-                ranks_per_host_,
+                *communicators_,
                 reduction,
                 sums_,
                 kept_,
@@ -70,6 +74,7 @@ class GradientExchange::State {
       reserve_for_turns(max_shards);
     else
       reserve_for_schedules(max_shards);
+    allocate_reserved();
     if (ranks_ == 1) return;
     in_stream_order_ = communicator.in_stream_order();
     if (!in_stream_order_ && backend.is_host_memory(gradients)) return;
@@ -84,7 +89,10 @@ class GradientExchange::State {
     LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == schedule.turns * ranks_);
     plans_of_step_ = plans_.of(schedule);
     // Does nothing for schedules that the constructor looked at.
-    if (dealt_cluster_ == 0) reserve(plans_of_step_.front().size, 1);
+    if (dealt_cluster_ == 0) {
+      reserve(plans_of_step_.front().size, 1);
+      allocate_reserved();
+    }
     next_turn();
   }
 
@@ -171,6 +179,9 @@ class GradientExchange::State {
   }
 
   HostCommunicators gather_communicators() { return chunks_.gather_communicators(); }
+  const std::shared_ptr<const ExchangeCommunicators>& communicators() const {
+    return communicators_;
+  }
   int bucket_count() const { return int(buckets_.size()); }
   std::size_t partial_sum_bytes() const { return sums_.bytes() + kept_.bytes(); }
   std::size_t communication_bytes() const { return gather_.bytes() + chunks_.bytes(); }
@@ -302,6 +313,12 @@ class GradientExchange::State {
                              chunks_.slot_elems(size, largest)));
   }
 
+  /// Once for all schedules: memory that grows from one to the next is zeroed as often.
+  void allocate_reserved() {
+    gather_.allocate();
+    chunks_.allocate();
+  }
+
   /// For every schedule that `most` covers, one bucket at a time.
   void reserve_up_to(const ExchangeSize& most) {
     sums_.reserve(most.depth);
@@ -336,6 +353,7 @@ class GradientExchange::State {
   }
 
   Backend& backend_;
+  const std::shared_ptr<const ExchangeCommunicators> communicators_;
   Position* position_ = nullptr;
   Reduction reduction_;
   int rank_, ranks_, ranks_per_host_, dealt_cluster_;
@@ -367,7 +385,8 @@ GradientExchange::GradientExchange(Backend& backend,
                                    float* gradients,
                                    int max_shards,
                                    int dealt_cluster,
-                                   std::vector<float*> summed)
+                                   std::vector<float*> summed,
+                                   std::shared_ptr<const ExchangeCommunicators> communicators)
     : state_(std::make_unique<State>(backend,
                                      communicator,
                                      reduction,
@@ -375,7 +394,8 @@ GradientExchange::GradientExchange(Backend& backend,
                                      gradients,
                                      max_shards,
                                      dealt_cluster,
-                                     std::move(summed))) {}
+                                     std::move(summed),
+                                     std::move(communicators))) {}
 
 GradientExchange::~GradientExchange() = default;
 
@@ -396,6 +416,9 @@ void GradientExchange::buckets_were_replayed(const SentBytes& bytes) {
 }
 void GradientExchange::undo_capture(const ShardPlace& place, const SentBytes& sent) {
   state_->undo_capture(place, sent);
+}
+const std::shared_ptr<const ExchangeCommunicators>& GradientExchange::communicators() const {
+  return state_->communicators();
 }
 HostCommunicators GradientExchange::gather_communicators() {
   return state_->gather_communicators();

@@ -12,6 +12,7 @@
 #include "core/plan/flat_space.h"
 #include "lockstep/schedule.h"
 #include "lockstep/train_options.h"
+#include "parallel/exchange/exchange_communicators.h"
 #include "parallel/exchange/exchange_counts.h"
 
 namespace lockstep {
@@ -55,7 +56,9 @@ class GradientExchange {
   /// (GradientSpace::summed()), they may have each other's place at different times. Reserves every
   /// buffer it will need for up to `max_shards` shards, so that none moves later. `dealt_cluster`:
   /// the cluster of schedules whose shards are dealt, with Reduction::reproducible and several
-  /// ranks; 0: shards are consecutive. Throws OutOfMemory.
+  /// ranks; 0: shards are consecutive. `communicators`: of an exchange over the same `communicator`
+  /// with the same `reduction`, which is never at work when this one is; null: it makes its own.
+  /// Throws OutOfMemory.
   GradientExchange(Backend& backend,
                    Communicator& communicator,
                    Reduction reduction,
@@ -63,7 +66,8 @@ class GradientExchange {
                    float* gradients,
                    int max_shards,
                    int dealt_cluster = 0,
-                   std::vector<float*> summed = {});
+                   std::vector<float*> summed = {},
+                   std::shared_ptr<const ExchangeCommunicators> communicators = {});
   ~GradientExchange();
 
   /// From now on `position` says which bucket finish_bucket() waits for.
@@ -101,6 +105,7 @@ class GradientExchange {
   /// last bucket and start_bucket() of the next step; null: there is one level.
   HostCommunicators gather_communicators();
 
+  const std::shared_ptr<const ExchangeCommunicators>& communicators() const;
   int bucket_count() const;
   std::size_t partial_sum_bytes() const;
   std::size_t communication_bytes() const;

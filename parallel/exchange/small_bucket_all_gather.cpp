@@ -28,12 +28,8 @@ SmallBucketAllGather::SmallBucketAllGather(Backend& backend,
       rank_(communicator.rank()),
       ranks_(communicator.size()),
       ranks_per_host_(communicator.ranks_per_node()),
-      comm_(&communicator),
-      sizes_(std::size_t(ranks_)) {
-  if (ranks_ == 1 || communicator.in_stream_order()) return;
-  own_comm_ = communicator.split(0, rank_);
-  comm_ = own_comm_.get();
-}
+      comm_(communicator),
+      sizes_(std::size_t(ranks_)) {}
 
 bool SmallBucketAllGather::takes(int nodes, std::int64_t bucket_elems) {
   const std::int64_t bytes = bucket_elems * std::int64_t(sizeof(float));
@@ -51,8 +47,14 @@ std::vector<std::int64_t> kept_elems(std::span<const Bucket> buckets, int ranks)
 
 void SmallBucketAllGather::reserve(const ExchangeSize& size, std::int64_t bucket_elems) {
   const std::size_t bytes = std::size_t(bucket_elems) * sizeof(float);
-  grow(backend_, received_, std::size_t(size.nodes) * bytes);
-  if (size.own_nodes > 1) grow(backend_, packed_, std::size_t(size.own_nodes) * bytes);
+  received_bytes_ = std::max(received_bytes_, std::size_t(size.nodes) * bytes);
+  if (size.own_nodes > 1)
+    packed_bytes_ = std::max(packed_bytes_, std::size_t(size.own_nodes) * bytes);
+}
+
+void SmallBucketAllGather::allocate() {
+  grow(backend_, received_, received_bytes_);
+  grow(backend_, packed_, packed_bytes_);
 }
 
 void SmallBucketAllGather::reserve_up_to(const ExchangeSize& most, std::int64_t bucket_elems) {
@@ -86,11 +88,11 @@ void SmallBucketAllGather::finish(Bucket bucket) {
   }
   float* received = received_->as<float>();
   if (plan_->equal_counts) {
-    comm_->all_gather(send, received, std::size_t(own) * bytes);
+    comm_.all_gather(send, received, std::size_t(own) * bytes);
   } else {
     for (int r = 0; r < ranks_; ++r)
       sizes_[std::size_t(r)] = std::size_t(plan_->all.nodes_of(r)) * bytes;
-    comm_->all_gather_v(send, received, sizes_);
+    comm_.all_gather_v(send, received, sizes_);
   }
   sent_.all += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - 1);
   sent_.network += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - ranks_per_host_);

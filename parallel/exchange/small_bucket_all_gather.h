@@ -26,7 +26,7 @@ class SmallBucketAllGather {
   /// Most bytes that a rank gathers for one bucket.
   static constexpr std::int64_t kMaxBytes = 1024 * 1024;
 
-  /// `communicator` must outlive it.
+  /// `communicator`: see ExchangeCommunicators::small_buckets(). Must outlive it.
   SmallBucketAllGather(Backend& backend,
                        Communicator& communicator,
                        PartialSums& sums,
@@ -39,10 +39,12 @@ class SmallBucketAllGather {
   }
   /// `nodes`: of all ranks.
   static bool takes(int nodes, std::int64_t bucket_elems);
-  /// Throws OutOfMemory.
+  /// allocate() makes room for the most that was asked for.
   void reserve(const ExchangeSize& size, std::int64_t bucket_elems);
-  /// For every size up to `most` with which the bucket goes this way. Throws OutOfMemory.
+  /// For every size up to `most` with which the bucket goes this way.
   void reserve_up_to(const ExchangeSize& most, std::int64_t bucket_elems);
+  /// Throws OutOfMemory.
+  void allocate();
   std::size_t bytes() const;
 
   void begin(const ExchangePlan& plan);
@@ -57,10 +59,10 @@ class SmallBucketAllGather {
   const KeptSums& kept_;
   float* gradients_;
   int rank_, ranks_, ranks_per_host_;
-  std::unique_ptr<Communicator> own_comm_;  // unless collectives are stream-ordered
-  Communicator* comm_;
-  std::unique_ptr<DeviceBuffer> received_;  // [nodes of all ranks][elements]
-  std::unique_ptr<DeviceBuffer> packed_;    // [own nodes][elements], where there are several
+  Communicator& comm_;
+  std::size_t received_bytes_ = 0, packed_bytes_ = 0;  // reserved
+  std::unique_ptr<DeviceBuffer> received_;             // [nodes of all ranks][elements]
+  std::unique_ptr<DeviceBuffer> packed_;  // [own nodes][elements], where there are several
   const ExchangePlan* plan_ = nullptr;
   std::vector<std::size_t> sizes_;  // [ranks], bytes
   std::vector<float*> operands_;    // [operands of the plan]

@@ -9,6 +9,7 @@
 #include "core/base/number_format.h"
 #include "core/base/parameter_names.h"
 #include "core/exec/agreement.h"
+#include "core/plan/ownership.h"
 #include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
@@ -98,10 +99,32 @@ std::int64_t bucket_elems(RankContext& context,
   Communicator& ranks = context.host_communicator();
   const std::uint64_t free = smallest(ranks, free_part(context));
   if (!all_ranks_equal(ranks,
-                       {bytes, std::uint64_t(batch.cluster), std::uint64_t(options.reduction)}))
+                       {bytes,
+                        std::uint64_t(batch.cluster),
+                        std::uint64_t(options.reduction),
+                        std::uint64_t(options.sharding)}))
     return 0;
   return std::max<std::int64_t>(1,
                                 std::int64_t(std::min(bytes, free / kBucketShare) / sizeof(float)));
+}
+
+/// One element from each rank to those that `is_peer(from, to)` names. `memory`: [2][ranks].
+template <typename IsPeer>
+void warm_up_pairs(Communicator& communicator, float* memory, IsPeer is_peer) {
+  const int ranks = communicator.size(), own = communicator.rank();
+  std::vector<CommBlock> one_each;
+  for (int r = 0; r < ranks; ++r) one_each.push_back({r, is_peer(own, r) ? 1 : 0});
+  communicator.start_all_to_all(memory, one_each, memory + ranks, one_each)->wait();
+}
+
+std::unique_ptr<DeviceBuffer> allocate_for_pairs(RankContext& context) {
+  return context.backend().allocate(2 * std::size_t(context.size()) * sizeof(float),
+                                    "communicator warm-up");
+}
+
+/// Owners send what they own to whichever rank writes it into a checkpoint.
+void warm_up_all_pairs(Communicator& communicator, DeviceBuffer& memory) {
+  warm_up_pairs(communicator, memory.as<float>(), [](int, int) { return true; });
 }
 
 /// The exchange of a training run, without the training.
@@ -138,14 +161,16 @@ class WarmupExchange {
 
 void warm_up_connections(RankContext& context) {
   Communicator& communicator = context.communicator();
-  const int ranks = communicator.size();
-  const auto memory =
-      context.backend().allocate(2 * std::size_t(ranks) * sizeof(float), "communicator warm-up");
+  const int ranks = communicator.size(), per_host = communicator.ranks_per_node();
+  const bool by_host = has_two_levels(ranks, per_host);
+  const auto memory = allocate_for_pairs(context);
   float *const send = memory->as<float>(), *const receive = send + ranks;
   std::vector<CommBlock> one_each;
   for (int r = 0; r < ranks; ++r) one_each.push_back({r, 1});
   require_connected(context, [&] {
-    communicator.start_all_to_all(send, one_each, receive, one_each)->wait();
+    warm_up_pairs(communicator, send, [&](int a, int b) {
+      return !by_host || a / per_host == b / per_host || a % per_host == b % per_host;
+    });
     communicator.start_all_gather(receive, one_each)->wait();
     communicator.start_all_reduce(send, ranks)->wait();
     communicator.all_gather(send, receive, sizeof(float));
@@ -159,7 +184,9 @@ void warm_up_collectives(RankContext& context,
                          const BatchPlan& batch,
                          Communicator* group) {
   if (has_none(context)) return;
+  const auto memory = allocate_for_pairs(context);
   require_connected(context, [&] {
+    if (parts.owners) warm_up_all_pairs(context.communicator(), *memory);
     ScheduleSettings whole{.samples = batch.global_batch,
                            .micro_batch = batch.micro_batch,
                            .shards = evaluation_shards(batch),
@@ -184,6 +211,10 @@ std::uint64_t bytes_of_collectives(RankContext& context,
   if (has_none(context)) return 0;
   const std::int64_t elems = bucket_elems(context, options, batch);
   if (elems == 0) return 0;
+  if (options.sharding != Sharding::none) {
+    const auto memory = allocate_for_pairs(context);
+    require_connected(context, [&] { warm_up_all_pairs(context.communicator(), *memory); });
+  }
   std::uint64_t during = 0, own = 0;
   {
     WarmupExchange exchange(context, options, elems);

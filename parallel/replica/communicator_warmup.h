@@ -19,9 +19,12 @@ struct ReplicaParts;
 /// own, when everything else is reserved. Where collectives are not stream-ordered, both do
 /// nothing.
 
-/// One collective of each kind that an exchange uses, over all ranks, of a few elements.
-/// Collective. Throws EnvironmentError: ranks have joined the network, but a collective fails.
-/// OutOfMemory.
+/// One collective of each kind that an exchange uses, over all ranks, of a few elements. Between
+/// pairs of ranks only where they exchange: on two levels, with N ranks of which R share a host,
+/// each with R - 1 on its host and N / R - 1 of its place on others, instead of all N - 1, to each
+/// of which NCCL connects and gives memory. What a sharded optimizer brings from owners to those
+/// that write a checkpoint goes between any two: bytes_of_collectives() connects them. Collective.
+/// Throws EnvironmentError: ranks have joined the network, but a collective fails. OutOfMemory.
 void warm_up_connections(RankContext& context);
 
 /// Runs the collectives of a step of a whole batch and of an evaluation, on a replica's exchanges

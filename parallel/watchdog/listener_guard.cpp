@@ -5,7 +5,9 @@
 #include <arpa/inet.h>
 #include <cstring>
 #include <linux/filter.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -70,16 +72,42 @@ Instructions filter_for(std::span<const IpAddress> allowed) {
   return code;
 }
 
+bool has_option(int descriptor, int option, int expected) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  return getsockopt(descriptor, SOL_SOCKET, option, &value, &size) == 0 && value == expected;
+}
+
+bool is_tcp_listener(int descriptor) {
+  return has_option(descriptor, SO_ACCEPTCONN, 1) && has_option(descriptor, SO_TYPE, SOCK_STREAM) &&
+         has_option(descriptor, SO_PROTOCOL, IPPROTO_TCP);
+}
+
 }  // namespace
 
+// The sockets themselves are asked: the kernel's table has those of every process of the host,
+// which each of its ranks would read.
 std::vector<OwnListener> own_listeners() {
-  const OpenSockets open = open_sockets("self");
   std::vector<OwnListener> listeners;
-  for (const TcpSocket& socket : tcp_table("self")) {
-    if (socket.state != TcpSocket::State::listening) continue;
-    const auto at =
-        std::ranges::lower_bound(open, socket.inode, {}, &OpenSockets::value_type::first);
-    if (at != open.end() && at->first == socket.inode) listeners.push_back({socket, at->second});
+  for (const auto& [inode, descriptor] : open_sockets("self")) {
+    sockaddr_storage at{};
+    socklen_t size = sizeof at;
+    if (!is_tcp_listener(descriptor) ||
+        getsockname(descriptor, reinterpret_cast<sockaddr*>(&at), &size) != 0)
+      continue;
+    const auto address = ip_address(reinterpret_cast<const sockaddr*>(&at));
+    if (!address) continue;
+    const bool of_ipv6 = at.ss_family == AF_INET6;
+    const in_port_t port = of_ipv6 ? reinterpret_cast<const sockaddr_in6&>(at).sin6_port
+                                   : reinterpret_cast<const sockaddr_in&>(at).sin_port;
+    listeners.push_back({{.local = unmapped(*address),
+                          .remote = {},
+                          .local_port = ntohs(port),
+                          .state = TcpSocket::State::listening,
+                          .of_ipv6 = of_ipv6,
+                          .user = geteuid(),
+                          .inode = inode},
+                         descriptor});
   }
   return listeners;
 }

@@ -206,10 +206,11 @@ class Run:
     def records(self, out="run"):
         """(rank that wrote it, record) of all JSON fault records."""
         found = []
-        for log in sorted((self.folder / out / "logs").glob("rank_*.log")):
+        for log in sorted((self.folder / out / "logs").glob("*.log")):
             for line in log.read_text(errors="replace").splitlines():
-                if line.startswith("{") and '"fault"' in line:
-                    found.append((int(re.search(r"\d+", log.name)[0]), json.loads(line)["fault"]))
+                if line.startswith('{"rank":') and '"fault"' in line:
+                    said = json.loads(line)
+                    found.append((said["rank"], said["fault"]))
         return found
 
 

@@ -226,7 +226,7 @@ class Probe(KitCase):
     def test_a_fault_is_named_with_its_step(self):
         run = self.probe("init_fails")
         self.assertEqual(run.returncode, 1)
-        self.assertIn("FAILED: a communicator joins without blocking: ncclCommInitRankConfig: unhandled system "
+        self.assertIn("FAILED: a communicator joins without blocking: ncclCommInitRankScalable: unhandled system "
                       "error: Call to connect failed", run.stdout)
         self.assertTrue(run.stdout.endswith("result: 2 of 9 steps; failed: a communicator joins without blocking\n"))
         run = self.probe("", "--library", "/no/libnccl.so.2")

@@ -91,9 +91,16 @@ class Part {
   void join() {
     ncclUniqueId id;
     resolve(nccl_.ncclGetUniqueId(&id), "ncclGetUniqueId");
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    resolve(nccl_.ncclCommInitRankConfig(&comm_, 1, id, 0, &config), "ncclCommInitRankConfig");
+    ncclConfig_t config = own_config();
+    resolve(nccl_.ncclCommInitRankScalable(&comm_, 1, 0, 1, &id, &config),
+            "ncclCommInitRankScalable");
+  }
+  void split_from(Part& whole) {
+    ncclConfig_t config = own_config();
+    whole.resolve(nccl_.ncclCommSplit(whole.comm_, 0, 0, &comm_, &config), "ncclCommSplit");
+    if (comm_ == nullptr)
+      throw std::runtime_error("ncclCommSplit has ended and left no communicator");
+    resolve(ncclInProgress, "the part of ncclCommSplit");
   }
   void all_gather() {
     resolve(nccl_.ncclAllGather(from_, to_, kElems, ncclFloat, comm_, stream_), "ncclAllGather");
@@ -140,6 +147,12 @@ class Part {
   cudaStream_t stream() const { return stream_; }
 
  private:
+  static ncclConfig_t own_config() {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.splitShare = 0;
+    return config;
+  }
   void require(ncclResult_t status, const char* what) const {
     if (status != ncclSuccess)
       throw std::runtime_error(
@@ -220,7 +233,7 @@ void probe(const std::string& library, Steps& steps) {
   std::size_t free_before = 0, free_joined = 0, total = 0;
   check(cudaMemGetInfo(&free_before, &total), "cudaMemGetInfo");
   steps.run("a communicator joins without blocking", [&] { return first.join(), ""; });
-  steps.run("a second communicator joins", [&] { return second.join(), ""; });
+  steps.run("a second communicator is split from it", [&] { return second.split_from(first), ""; });
   steps.run("an all-gather, and a send and receive to itself", [&] {
     first.fill(1);
     second.fill(2);

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "launcher/output/run_folder_files.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -145,6 +146,43 @@ TEST_F(RunFolderTest, WhatASupervisorMakesIsNoRun) {
   EXPECT_NO_THROW(RunFolder::check(out(), kNothing));
   std::ofstream(out() + "/logs/rank_0.log") << "\n";
   EXPECT_THROW(RunFolder::check(out(), kNothing), ConfigError);
+}
+
+TEST_F(RunFolderTest, LogsOfAnEarlierRunGoAndThoseOfOthersStay) {
+  {
+    RunFolder earlier(out(), kNothing);
+    earlier.begin();
+    earlier.add_history("{}");
+  }
+  const fs::path logs = fs::path(out()) / "logs";
+  for (const char* name : {"rank_0.log", "rank_3.log", "node1.log", "node1-8.log"})
+    std::ofstream(logs / name) << "{\"rank\":0,\"time\":1}\n";
+  std::ofstream(logs / "slurm.log") << "srun: hello\n";
+  std::ofstream(logs / "rank_1.log.old") << "mine\n";
+  RunFolder folder(out(), kAnything);
+  folder.begin();
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(logs))
+    left.push_back(entry.path().filename().string());
+  EXPECT_THAT(left, testing::UnorderedElementsAre("slurm.log", "rank_1.log.old"));
+}
+
+TEST(HostLogName, IsAFileOfItsOwn) {
+  EXPECT_EQ(host_log_name("node1.cluster-a"), "node1.cluster-a");
+  EXPECT_EQ(host_log_name("a/b c\n"), "a_b_c_");
+  EXPECT_EQ(host_log_name("rank_0"), "host-rank_0");
+  EXPECT_EQ(host_log_name("."), "host-.");
+  EXPECT_EQ(host_log_name(""), "host-");
+  EXPECT_LT(host_log_name(std::string(1000, 'x')).size(), 240u);
+}
+
+TEST(HostLogName, MachinesOfOneNameHaveTheirLowestRank) {
+  // Machines 7 and 9 say the same name; on 8 are two containers, of other names.
+  const std::vector<RankMachine> ranks = {{1, 7}, {1, 7}, {2, 8}, {3, 8}, {1, 9}, {1, 9}, {1, 7}};
+  std::vector<std::string> suffixes;
+  for (int rank = 0; rank < int(ranks.size()); ++rank)
+    suffixes.push_back(host_log_suffix(ranks, rank));
+  EXPECT_THAT(suffixes, ElementsAre("-0", "-0", "", "", "-4", "-4", "-0"));
 }
 
 TEST_F(RunFolderTest, AnEmptyFolderMayBeUsed) {

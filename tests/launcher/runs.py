@@ -233,7 +233,13 @@ class Ranks(ProgramTest):
         self.assertIn("OMPI_COMM_WORLD_RANK", two.stdout)
         self.assertNotIn("\x1b", two.stdout)
         self.assertEqual(self.sha("one"), self.sha("two"))
-        self.assertTrue((self.folder / "two/logs/rank_1.log").exists())
+        # A transcript, and one file for all ranks of the host.
+        logs = {log.name: log.read_text() for log in (self.folder / "two/logs").iterdir()}
+        self.assertEqual(len(logs), 2, logs)
+        self.assertIn("rank_0.log", logs)
+        said = [json.loads(line) for name, log in logs.items() if name != "rank_0.log" for line in log.splitlines()]
+        self.assertEqual(sorted(line["rank"] for line in said), [0, 1])
+        self.assertTrue(all(line["started"]["ranks"] == 2 for line in said))
 
     def test_errors_of_started_ranks_are_said_once_and_keep_their_code(self):
         self.expect_error(self.train("--ranks=2", data="csv:none.csv"), 1, "none.csv")

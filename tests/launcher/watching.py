@@ -60,7 +60,7 @@ class Watched(SupervisedTest):
         logs = self.folder / "run/logs"
         shutil.rmtree(self.folder / "run", ignore_errors=True)
         process = self.launch(*flags, command=command)
-        self.await_that(lambda: logs.exists() and len(list(logs.glob("rank_*.log"))) == RANKS and
+        self.await_that(lambda: len(self.said("started")) == RANKS and
                         (logs / "rank_0.log").read_text().count("\nstep ") > 1, "no steps")
         time.sleep(0.5)  # two beats: all have told of them
         return process
@@ -68,10 +68,14 @@ class Watched(SupervisedTest):
     def pid_of(self, rank):
         return next(p for p in processes_with(str(self.folder / "run")) if rank_of(p) == rank)
 
+    def said(self, what):
+        """(rank, what it said) of the lines of hosts' logs that have it."""
+        lines = [json.loads(line) for log in (self.folder / "run/logs").glob("*.log")
+                 for line in log.read_text().splitlines() if line.startswith('{"rank":')]
+        return [(line["rank"], line[what]) for line in lines if what in line]
+
     def records(self, rank):
-        log = self.folder / f"run/logs/rank_{rank}.log"
-        lines = [line for line in log.read_text().splitlines() if line.startswith("{")]
-        return [json.loads(line)["fault"] for line in lines]
+        return [fault for writer, fault in self.said("fault") if writer == rank]
 
     def ended(self, process, start, code, within_s):
         self.assertEqual(self.finish(process), code, self.texts())

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mpi.h>
 #include <nccl.h>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,20 @@ struct FakeJoin {
   int own[2] = {};
 };
 
+/// What ranks tell each other of a split.
+struct FakeSplit {
+  ncclComm** made = nullptr;  ///< null: none is under way
+  MPI_Request request = MPI_REQUEST_NULL;
+  int own[2] = {};       ///< colour and key
+  std::vector<int> all;  ///< of every rank
+};
+
 /// Never freed: graphs and streams may still hold its work.
 struct ncclComm {
   int rank = 0, size = 0;
   MPI_Comm mpi = MPI_COMM_NULL;
   FakeJoin join;
+  FakeSplit split;
   std::atomic<int> state = ncclInProgress;
   std::atomic<int> failure = ncclSuccess;  ///< what is said once nothing is in progress
   std::atomic<int> polls_left = 0;
@@ -35,7 +45,9 @@ struct ncclComm {
   int captures = 0;       ///< that had calls of it
   std::atomic<bool> ended = false, aborted = false;
   std::atomic<int> captured = 0;  ///< groups of calls that graphs hold
+  std::atomic<int> eager = 0;     ///< groups of calls that streams hold
   unsigned connected = 0;         ///< bits of FakeKind
+  std::set<int> sent_to;          ///< ranks
   std::vector<void*> taken;       ///< of the device's memory
 };
 
@@ -59,6 +71,9 @@ void fake_nccl_says(const std::string& words);
 void begin_join(ncclComm& comm);
 /// True once `comm.mpi` is there.
 bool join_is_complete(ncclComm& comm);
+void begin_split(ncclComm& comm);
+/// True once the part is there, or this rank knows that it has none.
+bool split_is_complete(ncclComm& comm);
 
 std::size_t size_of(ncclDataType_t type);
 /// Moves the data of calls that belong together. Waits for the other ranks, unless `comm` is

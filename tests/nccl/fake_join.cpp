@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the ranks of a played communicator meet: rank 0 hears of all others, tells each who they are,
 // and they make an MPI communicator of their own. Ranks that are not among them take no part.
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tests/nccl/fake_comm.h"
 
 namespace {
+
+constexpr int kSplitTag = 2;
 
 int world_rank() {
   int rank = 0;
@@ -77,12 +81,49 @@ bool join_is_complete(ncclComm& comm) {
   return true;
 }
 
+void begin_split(ncclComm& comm) {
+  FakeSplit& split = comm.split;
+  split.all.resize(2 * std::size_t(comm.size));
+  MPI_Iallgather(split.own, 2, MPI_INT, split.all.data(), 2, MPI_INT, comm.mpi, &split.request);
+}
+
+bool split_is_complete(ncclComm& comm) {
+  FakeSplit& split = comm.split;
+  int done = 0;
+  MPI_Test(&split.request, &done, MPI_STATUS_IGNORE);
+  if (!done) return false;
+  ncclComm** const made = std::exchange(split.made, nullptr);
+  if (split.own[0] == NCCL_SPLIT_NOCOLOR) return true;
+  std::vector<std::pair<int, int>> order;  // keys and ranks
+  for (int r = 0; r < comm.size; ++r)
+    if (split.all[2 * std::size_t(r)] == split.own[0])
+      order.emplace_back(split.all[2 * std::size_t(r) + 1], r);
+  std::ranges::sort(order);
+  auto* part = new ncclComm;
+  std::vector<int> members;
+  for (const auto& [key, rank] : order) members.push_back(rank);
+  MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+  MPI_Comm_group(comm.mpi, &all);
+  MPI_Group_incl(all, int(members.size()), members.data(), &some);
+  MPI_Comm_create_group(comm.mpi, some, kSplitTag, &part->mpi);
+  MPI_Group_free(&some);
+  MPI_Group_free(&all);
+  MPI_Comm_rank(part->mpi, &part->rank);
+  MPI_Comm_size(part->mpi, &part->size);
+  part->state = ncclSuccess;
+  *made = part;
+  ++fake_nccl()->joined;
+  ++fake_nccl()->splits;
+  return true;
+}
+
 extern "C" ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const int status = fake_nccl()->id_status;
   if (status != ncclSuccess) {
     fake_nccl_says("no socket interface found");
     return ncclResult_t(status);
   }
+  ++fake_nccl()->ids;
   static int made = 0;
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);

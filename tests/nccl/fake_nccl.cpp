@@ -50,8 +50,9 @@ void fail(ncclComm& comm) {
 void run(void* argument) {
   const Work& work = *static_cast<Work*>(argument);
   FakeNccl& fake = *fake_nccl();
-  if (work.comm->aborted) return;
   const bool replayed = work.captured();
+  if (!replayed) --work.comm->eager;
+  if (work.comm->aborted) return;
   const int number = ++(replayed ? fake.replays : fake.eager);
   if (number == (replayed ? fake.dies_at_replay : fake.dies_at)) std::raise(SIGKILL);
   if (fake.moves != nullptr) fake.moves();
@@ -72,7 +73,7 @@ ncclResult_t launch() {
   const int number = ++fake_nccl()->groups;
   const auto enqueue = reinterpret_cast<Enqueue>(dlsym(RTLD_DEFAULT, "lockstep_emulator_enqueue"));
   if (enqueue == nullptr) fake_nccl_dies("the program exports no lockstep_emulator_enqueue");
-  if (work->captured()) ++comm.captured;
+  ++(work->captured() ? comm.captured : comm.eager);
   if (enqueue(group.stream, run, work, release) != 0) return ncclUnhandledCudaError;
   if (number == fake_nccl()->fails_at) fail(comm);
   if (fake_nccl()->polls == 0) return ncclSuccess;
@@ -97,6 +98,9 @@ int number_of_capture(ncclComm& comm, cudaStream_t stream) {
 
 void connect(ncclComm& comm, const FakeCall& call) {
   FakeNccl& fake = *fake_nccl();
+  if (call.kind == FakeKind::send && call.peer != comm.rank &&
+      comm.sent_to.insert(call.peer).second)
+    ++fake.pairs;
   const unsigned bit = 1u << unsigned(call.kind);
   if (comm.connected & bit) return;
   comm.connected |= bit;
@@ -124,6 +128,13 @@ ncclResult_t ask(ncclComm* comm, cudaStream_t stream, const FakeCall& call) {
   group.calls.back().capture = number_of_capture(*comm, stream);
   connect(*comm, group.calls.back());
   return group.depth > 0 ? ncclSuccess : launch();
+}
+
+bool is_played(const ncclConfig_t& config) {
+  const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
+  if (config.magic == expected.magic && config.blocking == 0 && config.splitShare == 0) return true;
+  refuse("only communicators that do not block, and share nothing, are played");
+  return false;
 }
 
 }  // namespace
@@ -167,11 +178,10 @@ const char* ncclGetErrorString(ncclResult_t status) {
 
 const char* ncclGetLastError(ncclComm_t) { return failure_handler; }
 
-ncclResult_t ncclCommInitRankConfig(
-    ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
-  if (config->magic != expected.magic || config->blocking != 0)
-    return refuse("only communicators that do not block are played");
+ncclResult_t ncclCommInitRankScalable(
+    ncclComm_t* comm, int ranks, int rank, int count, ncclUniqueId* ids, ncclConfig_t* config) {
+  if (!is_played(*config)) return ncclInvalidArgument;
+  if (count < 1 || count > ranks) return refuse("as many addresses as ranks at most");
   const char* order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   if (order == nullptr || std::string_view(order) != "1")
     return refuse("NCCL_LAUNCH_ORDER_IMPLICIT is not 1");
@@ -180,20 +190,43 @@ ncclResult_t ncclCommInitRankConfig(
   made->rank = rank;
   made->size = ranks;
   made->polls_left = int(fake_nccl()->polls);
-  std::memcpy(&made->join.id, &id, sizeof made->join.id);
+  std::memcpy(&made->join.id, &ids[0], sizeof made->join.id);
   if (!fake_nccl()->never_joins && fake_nccl()->init_status == 0) begin_join(*made);
   *comm = made;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommSplit(
+    ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config) {
+  if (comm == nullptr || comm->ended) fake_nccl_dies("a communicator is split that is no more");
+  if (comm->state != ncclSuccess)
+    return refuse("Attempt to use communicator before the previous operation returned ncclSuccess");
+  if (comm->eager != 0) fake_nccl_dies("a communicator is split while the device works with it");
+  if (!is_played(*config)) return ncclInvalidArgument;
+  if (color < NCCL_SPLIT_NOCOLOR) return refuse("invalid color");
+  if (fake_nccl()->dies_joining) std::raise(SIGKILL);
+  *part = nullptr;
+  comm->split.own[0] = color;
+  comm->split.own[1] = key;
+  comm->split.made = part;
+  comm->polls_left = int(fake_nccl()->polls);
+  comm->state = ncclInProgress;
+  if (!fake_nccl()->never_joins && fake_nccl()->init_status == 0) begin_split(*comm);
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
   if (comm->ended) fake_nccl_dies("a communicator is asked that is no more");
   if (comm->state == ncclInProgress && comm->polls_left-- <= 0) {
-    if (comm->mpi != MPI_COMM_NULL) {
+    const bool splits = comm->split.made != nullptr;
+    if (comm->mpi != MPI_COMM_NULL && !splits) {
       comm->state = ncclSuccess;
     } else if (const int failed = fake_nccl()->init_status; failed != 0) {
       fake_nccl_says("Call to connect failed: no route to host");
       comm->state = failed;
+    } else if (splits) {
+      if (comm->split.request != MPI_REQUEST_NULL && split_is_complete(*comm))
+        comm->state = ncclSuccess;
     } else if (!fake_nccl()->never_joins && join_is_complete(*comm)) {
       comm->state = ncclSuccess;
       ++fake_nccl()->joined;

@@ -38,8 +38,11 @@ struct FakeNccl {
   // What happened.
   std::atomic<int> groups = 0;              ///< of calls that moved something, or single ones
   std::atomic<int> connections = 0;         ///< first uses of communicators for calls of a kind
+  std::atomic<int> pairs = 0;               ///< other ranks that communicators sent to
   std::atomic<int> eager = 0, replays = 0;  ///< groups that were done
+  std::atomic<int> ids = 0;                 ///< addresses to meet at, made by this rank
   std::atomic<int> joined = 0, destroyed = 0;
+  std::atomic<int> splits = 0;  ///< of those that joined
   std::atomic<int> aborted = 0, aborts_ended = 0;
 };
 

@@ -286,6 +286,42 @@ TEST(NcclCommunicatorAlone, MisuseIsAnErrorAndChangesNothing) {
   check_everything(*comm);
 }
 
+TEST(NcclCommunicatorAlone, RanksMeetOnceAndPartsComeFromSplits) {
+  const int ids = fake().ids, splits = fake().splits;
+  const auto comm = make_nccl();
+  const auto all = comm->split(0, -comm->rank());
+  const auto alone = comm->split(comm->rank(), 0);
+  // The first rank has no part, and splits all the same.
+  const auto others = comm->split(comm->rank() == 0 ? 1 : 0, comm->rank());
+  const auto part_of_part = all->split(0, comm->rank());
+  const int ranks = comm->size();
+  EXPECT_EQ(fake().ids - ids, ranks > 1 && comm->rank() == 0 ? 1 : 0);
+  EXPECT_EQ(fake().splits - splits, ranks == 1 ? 0 : 2 + (ranks > 2 && comm->rank() > 0 ? 1 : 0));
+  for (Communicator* each : {comm.get(), all.get(), alone.get(), others.get(), part_of_part.get()})
+    check_everything(*each);
+}
+
+TEST(NcclCommunicatorAlone, ManyRanksMeetAtSeveral) {
+  const int ids = fake().ids;
+  const auto comm = make_nccl({.join_s = 30, .ranks_per_root = 2});
+  const bool is_root =
+      comm->size() > 1 && (comm->rank() == 0 || (comm->rank() == 1 && comm->size() == 3) ||
+                           (comm->rank() == 2 && comm->size() == 4));
+  EXPECT_EQ(fake().ids - ids, is_root ? 1 : 0);
+  check_everything(*comm);
+}
+
+// All are asked before any is waited for; then what is split is idle.
+TEST_P(NcclCommunicator, IsSplitAfterItsWork) {
+  const auto comm = make_nccl();
+  OnDevice<float> data(std::vector<float>(5000, 1.0f));
+  for (int i = 0; i < 3; ++i) comm->start_all_reduce(data.data(), 5000);
+  const auto part = comm->split(0, comm->rank());
+  part->start_all_reduce(data.data(), 5000);
+  const auto n = float(comm->size());
+  EXPECT_THAT(data.get(), Each(n * n * n * n));
+}
+
 TEST(NcclCommunicatorAlone, EndsInPeace) {
   const int joined = fake().joined, destroyed = fake().destroyed, aborted = fake().aborted;
   {

@@ -30,6 +30,13 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 bool is_last() { return mpi_world().rank() == mpi_world().size() - 1; }
 
+/// Each has a thread of its own.
+void await_aborts(int count) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (fake().aborted < count && seconds_since(begin) < 10)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 /// "message | hint" of an ErrorType that `action` throws.
 template <typename ErrorType, typename Action>
 std::string error_of(Action action) {
@@ -139,8 +146,22 @@ TEST_F(NcclFaults, NobodyWaitsLongerThanTheLimit) {
 TEST_F(NcclFaults, PartsSayTheSame) {
   const auto comm = make_nccl({.join_s = 2});
   if (is_last()) fake().never_joins = true;
+  const int aborted = fake().aborted;
   EXPECT_THAT(error_of<EnvironmentError>([&] { comm->split(0, 0); }), HasSubstr("had joined"));
-  comm->require_healthy();
+  await_aborts(aborted + 1);
+  EXPECT_EQ(fake().aborted, aborted + 1) << "NCCL ends a split by the abort of what it splits";
+  OnDevice<float> data({1.0f});
+  EXPECT_THAT(error_of<CommError>([&] { comm->start_all_reduce(data.data(), 1); }),
+              HasSubstr("given up"));
+}
+
+TEST_F(NcclFaults, APartThatOneRankCannotJoinIsNamedOnAll) {
+  const auto comm = make_nccl({.join_s = 1});
+  if (is_last()) fake().init_status = kSystemError;
+  EXPECT_THAT(error_of<EnvironmentError>([&] { comm->split(0, 0); }),
+              AllOf(HasSubstr(fmt::format("rank {} (", mpi_world().size() - 1)),
+                    HasSubstr("no route to host"),
+                    HasSubstr("NCCL_DEBUG=WARN")));
 }
 
 TEST_F(NcclFaults, AnErrorBehindTheBackEndsAllCollectives) {
@@ -181,9 +202,7 @@ TEST_F(NcclFaults, TheWatchGivesUpByItself) {
   const int aborted = fake().aborted;
   fake().fails_at = fake().groups + 1;
   part->start_all_reduce(data.data(), 1);
-  const auto begin = std::chrono::steady_clock::now();
-  while (fake().aborted < aborted + 2 && seconds_since(begin) < 5)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  await_aborts(aborted + 2);
   EXPECT_EQ(fake().aborted, aborted + 2) << "both, as ranks no longer stand at the same collective";
   EXPECT_THROW(comm->require_healthy(), CommError);
 }
@@ -210,9 +229,7 @@ TEST_F(NcclFaults, AnErrorOfAGraphKeepsNobodyWaiting) {
       EXPECT_THAT(error_of<CommError>([&] { each->require_healthy(); }),
                   AllOf(HasSubstr(fmt::format("rank {} of {}", comm->rank(), comm->size())),
                         HasSubstr("connection closed by remote peer")));
-    const auto begin = std::chrono::steady_clock::now();
-    while (fake().aborted < aborted + 2 && seconds_since(begin) < 10)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    await_aborts(aborted + 2);
     EXPECT_EQ(fake().aborted, aborted + 2) << "one abort must not wait for another's end";
     EXPECT_EQ(fake().aborts_ended, ended) << "no graph is played that keeps an abort waiting";
     graph.reset();

@@ -325,6 +325,38 @@ TEST_F(NcclTwoLevels, OwnersAreConnectedBeforeStep1) {
   expect_all_connected_before_step_1(sharded_run(), hosts_);
 }
 
+/// What of others a start asks for, on this rank.
+struct StartCost {
+  int ids = 0, communicators = 0, pairs = 0;
+};
+StartCost cost_of_start(const SmallRun& run, Communicator& host) {
+  const FakeNccl& played = fake();
+  const int ids = played.ids, joined = played.joined, pairs = played.pairs;
+  NcclContext context(host);
+  warm_up_connections(context);
+  const int connected = played.pairs - pairs;
+  bytes_of_collectives(context, run.options, plan_batch(run.options, context.size()));
+  train(run, context);
+  return {played.ids - ids, played.joined - joined, connected};
+}
+
+// One communicator of all ranks, that of the trial's exchange and that of the run's: ranks meet
+// over an address for the first alone.
+TEST(NcclTraining, RanksMeetOnceInAStart) {
+  const StartCost cost = cost_of_start(small_run(), mpi_world());
+  EXPECT_EQ(cost.ids, mpi_world().rank() == 0 ? 1 : 0);
+  EXPECT_EQ(cost.communicators, 1) << "on one level all is done by that of all ranks";
+  EXPECT_EQ(cost.pairs, mpi_world().size() - 1);
+}
+
+// Training and evaluation share a host's communicator and one across hosts; the trial has its own.
+TEST_F(NcclTwoLevels, RanksMeetOnceInAStart) {
+  const StartCost cost = cost_of_start(small_run(), hosts_);
+  EXPECT_EQ(cost.ids, mpi_world().rank() == 0 ? 1 : 0);
+  EXPECT_EQ(cost.communicators, 1 + 2 + 2);
+  EXPECT_EQ(cost.pairs, 1 + 1) << "with one rank of its host, and one of its place";
+}
+
 /// Every rank leaves a training whose network fails in a replay, although graphs hold collectives.
 void expect_an_error_from_replays(Communicator& host) {
   SmallRun run = small_run();

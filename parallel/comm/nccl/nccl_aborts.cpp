@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <exception>
+#include <utility>
 
 #include "core/base/signal_masked_thread.h"
 
@@ -20,7 +21,9 @@ NcclAborts::~NcclAborts() {
   under_way_->changed.wait_for(lock, kMaxWait, [this] { return under_way_->count == 0; });
 }
 
-void NcclAborts::start(const Nccl& nccl, ncclComm_t comm) noexcept {
+void NcclAborts::start(const Nccl& nccl,
+                       ncclComm_t comm,
+                       std::shared_ptr<const ncclComm_t> part) noexcept {
   const auto count = [](UnderWay& under_way, int change) {
     const std::lock_guard lock(under_way.mutex);
     under_way.count += change;
@@ -28,10 +31,13 @@ void NcclAborts::start(const Nccl& nccl, ncclComm_t comm) noexcept {
   };
   count(*under_way_, 1);
   try {
-    start_signal_masked_thread([abort = nccl.ncclCommAbort, comm, under_way = under_way_, count] {
-      abort(comm);
-      count(*under_way, -1);
-    }).detach();
+    start_signal_masked_thread(
+        [abort = nccl.ncclCommAbort, comm, part = std::move(part), under_way = under_way_, count] {
+          abort(comm);
+          if (part && *part != nullptr) abort(*part);
+          count(*under_way, -1);
+        })
+        .detach();
   } catch (const std::exception&) {
     count(*under_way_, -1);
   }

@@ -16,36 +16,44 @@ constexpr std::size_t kFloat = sizeof(float);
 
 /// What a communicator and its parts have in common.
 struct Family {
-  Family(const Nccl* library, Backend& device, double limit_s)
-      : nccl(library), backend(device), join_s(limit_s) {}
+  Family(const Nccl* library, Backend& device, const NcclOptions& options)
+      : nccl(library), backend(device), join{options.join_s, options.ranks_per_root} {}
 
   const Nccl* const nccl;  // null: one rank, which needs none
   Backend& backend;
-  const double join_s;
+  const NcclJoin join;
   NcclFailure failure;
   NcclAborts aborts;
   NcclWatch watch;
 };
 
-/// A link that is watched. Not made for a rank alone, which NCCL has nothing to do for.
+/// A link that is watched once it has joined. Not made for a rank alone, which NCCL has nothing to
+/// do for.
 class WatchedLink {
  public:
-  WatchedLink(Communicator& host, Family& family)
+  WatchedLink(const Communicator& host, Family& family)
       : family_(family),
-        link_(*family.nccl, host.rank(), host.size(), family.failure, family.aborts) {
-    join_together(host, *family.nccl, link_, family.join_s);
-    family.watch.add(link_);
-  }
+        link_(*family.nccl, host.rank(), host.size(), family.failure, family.aborts) {}
   WatchedLink(const WatchedLink&) = delete;
   WatchedLink& operator=(const WatchedLink&) = delete;
   ~WatchedLink() { family_.watch.remove(link_); }
 
+  void watch() { family_.watch.add(link_); }
+  NcclLink& operator*() { return link_; }
   NcclLink* operator->() { return &link_; }
 
  private:
   Family& family_;
   NcclLink link_;
 };
+
+std::unique_ptr<WatchedLink> make_link(Communicator& host, Family& family) {
+  if (host.size() == 1) return nullptr;
+  auto link = std::make_unique<WatchedLink>(host, family);
+  join_together(host, *family.nccl, **link, family.join);
+  link->watch();
+  return link;
+}
 
 /// Whether the blocks lie one after the other in rank order, each as large as the first.
 bool equal_and_contiguous(std::span<const CommBlock> blocks) {
@@ -58,18 +66,18 @@ bool equal_and_contiguous(std::span<const CommBlock> blocks) {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// `owned`: `host`, where it has no other owner.
+  /// `link`: null where the rank is alone. `owned`: `host`, where it has no other owner.
   NcclCommunicator(Communicator& host,
                    std::shared_ptr<Family> family,
+                   std::unique_ptr<WatchedLink> link,
                    std::unique_ptr<Communicator> owned = {})
       : owned_(std::move(owned)),
         host_(host),
         family_(std::move(family)),
         backend_(family_->backend),
         rank_(std::size_t(host.rank())),
-        size_(std::size_t(host.size())) {
-    if (size_ > 1) link_ = std::make_unique<WatchedLink>(host, *family_);
-  }
+        size_(std::size_t(host.size())),
+        link_(std::move(link)) {}
 
   int rank() const override { return int(rank_); }
   int size() const override { return int(size_); }
@@ -83,8 +91,6 @@ class NcclCommunicator final : public Communicator {
     if (link_) (*link_)->look();
     family_->failure.throw_if_any();
   }
-
-  void reserve_requests(int count) override { host_.reserve_requests(count); }
 
   void broadcast(void* data, std::size_t bytes, int root) override {
     if (on_host(data)) return host_.broadcast(data, bytes, root);
@@ -191,7 +197,15 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override {
     std::unique_ptr<Communicator> part = host_.split(color, key);
     Communicator& host = *part;
-    return std::make_unique<NcclCommunicator>(host, family_, std::move(part));
+    std::unique_ptr<WatchedLink> link;
+    if (host.size() > 1) link = std::make_unique<WatchedLink>(host, *family_);
+    if (link_) {
+      // NCCL may wait for ever where collectives of what it splits are under way.
+      backend_.synchronize();
+      split_together(host_, **link_, link ? &**link : nullptr, color, family_->join);
+    }
+    if (link) link->watch();
+    return std::make_unique<NcclCommunicator>(host, family_, std::move(link), std::move(part));
   }
 
  private:
@@ -221,7 +235,7 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<Family> family_;
   Backend& backend_;
   const std::size_t rank_, size_;
-  std::unique_ptr<WatchedLink> link_;  // null: alone
+  const std::unique_ptr<WatchedLink> link_;  // null: alone
 };
 
 }  // namespace
@@ -239,8 +253,9 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
                                                      Backend& backend,
                                                      const NcclOptions& options) {
   const Nccl* nccl = host.size() > 1 ? &open_nccl_together(host, options.library) : nullptr;
-  return std::make_unique<NcclCommunicator>(
-      host, std::make_shared<Family>(nccl, backend, options.join_s));
+  auto family = std::make_shared<Family>(nccl, backend, options);
+  std::unique_ptr<WatchedLink> link = make_link(host, *family);
+  return std::make_unique<NcclCommunicator>(host, std::move(family), std::move(link));
 }
 
 std::string nccl_version() { return version_text(checked_version(open_nccl(), nccl_name())); }

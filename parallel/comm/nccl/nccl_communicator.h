@@ -28,14 +28,21 @@ void set_nccl_variables(std::optional<int> apart = {});
 struct NcclOptions {
   double join_s = 60;        ///< the longest that ranks wait for each other to join
   std::string library = {};  ///< to be opened instead of libnccl.so.2
+  /// One rank in so many is a root, at which some of the ranks meet when they join. A root takes
+  /// them one after the other, and NCCL has them come in turns where a root has more.
+  int ranks_per_root = 256;
 };
 
 /// A communicator for device memory by NCCL, on the backend's stream in use: in_stream_order().
 /// What is in host memory passes through to `host`, as do barrier() and abort(). Which of both it
 /// is say the pointers that are not null: a rank with nothing to send or receive still names one.
-/// Collective over `host`, as is split(); not while a graph is captured. `host` and
+/// Collective over `host`, as is split(); not while a graph is captured. split() waits for the
+/// compute stream, after which no collective of it may be under way on another. `host` and
 /// `backend` outlive it and its parts; graphs with its collectives do not. The device has
 /// been chosen in the calling thread.
+///
+/// The ranks find each other over a rank's address once, when it is made: parts come from it by
+/// ncclCommSplit(), over the connections that there are.
 ///
 /// A thread looks at NCCL every tenth of a second. Once a communicator has failed, the device gives
 /// up what it waits for, in the parts as well, and every collective on device memory and

@@ -2,6 +2,7 @@
 #include "parallel/comm/nccl/nccl_join.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -82,17 +83,36 @@ void require_launch_order() {
                  order == nullptr ? "not set" : fmt::format("'{}'", order));
 }
 
-ncclUniqueId share_id(Communicator& host, const Nccl& nccl) {
+/// The address of `root`, where ranks of `host` meet, from it to all.
+ncclUniqueId share_id(Communicator& host, const Nccl& nccl, int root) {
   ncclUniqueId id = {};
   NcclCard own;
-  if (host.rank() == 0)
+  if (host.rank() == root)
     own = card_of([&](NcclCard&) {
       const ncclResult_t status = nccl.ncclGetUniqueId(&id);
       if (status != ncclSuccess)
         throw EnvironmentError(error_text(nccl, status, nullptr), nccl_network_hint());
     });
   require_all(host, "no address to meet at for the communicator", own);
-  return record_of_rank(host, id, 0);
+  return record_of_rank(host, id, root);
+}
+
+/// One in join.ranks_per_root ranks is a root, at equal distances.
+std::vector<ncclUniqueId> share_ids(Communicator& host, const Nccl& nccl, const NcclJoin& join) {
+  const int ranks = host.size();
+  const int roots = (ranks + join.ranks_per_root - 1) / join.ranks_per_root;
+  std::vector<ncclUniqueId> ids;
+  for (int i = 0; i < roots; ++i)
+    ids.push_back(share_id(host, nccl, int(std::int64_t(i) * ranks / roots)));
+  return ids;
+}
+
+/// Throws EnvironmentError, the same on all ranks, where `attempt` returns an error on some.
+void require_joined(Communicator& host, const std::function<std::string()>& attempt) {
+  require_all(host, "the communicator could not be made", card_of([&](NcclCard&) {
+                const std::string error = attempt();
+                if (!error.empty()) throw EnvironmentError(error, nccl_network_hint());
+              }));
 }
 
 }  // namespace
@@ -109,16 +129,23 @@ const Nccl& open_nccl_together(Communicator& host, const std::string& library) {
   return *nccl;
 }
 
-void join_together(Communicator& host, const Nccl& nccl, NcclLink& link, double limit_s) {
-  const ncclUniqueId id = share_id(host, nccl);
-  const NcclCard own = card_of([&](NcclCard&) {
-    const std::string error = link.join(id, limit_s);
-    if (!error.empty()) throw EnvironmentError(error, nccl_network_hint());
-  });
+void join_together(Communicator& host, const Nccl& nccl, NcclLink& link, const NcclJoin& join) {
+  std::vector<ncclUniqueId> ids = share_ids(host, nccl, join);
   try {
-    require_all(host, "the communicator could not be made", own);
+    require_joined(host, [&] { return link.join(ids, join.limit_s); });
   } catch (...) {
     link.abort();
+    throw;
+  }
+}
+
+void split_together(
+    Communicator& host, NcclLink& whole, NcclLink* part, int color, const NcclJoin& join) {
+  try {
+    require_joined(host, [&] { return whole.split(part, color, join.limit_s); });
+  } catch (...) {
+    if (part != nullptr) part->abort();
+    whole.abort();
     throw;
   }
 }

@@ -14,7 +14,8 @@
   FUNCTION(ncclCommDestroy)               \
   FUNCTION(ncclCommFinalize)              \
   FUNCTION(ncclCommGetAsyncError)         \
-  FUNCTION(ncclCommInitRankConfig)        \
+  FUNCTION(ncclCommInitRankScalable)      \
+  FUNCTION(ncclCommSplit)                 \
   FUNCTION(ncclGetErrorString)            \
   FUNCTION(ncclGetLastError)              \
   FUNCTION(ncclGetUniqueId)               \

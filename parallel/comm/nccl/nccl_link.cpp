@@ -2,7 +2,7 @@
 #include "parallel/comm/nccl/nccl_link.h"
 
 #include <algorithm>
-#include <chrono>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -33,6 +33,20 @@ class Pause {
   microseconds sleep_{50};
 };
 
+Clock::time_point end_after(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// Parts share nothing with what they were split from: an exchange works with several at a time, on
+/// two streams, and NCCL has those that share work one after the other.
+ncclConfig_t join_config() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.splitShare = 0;
+  return config;
+}
+
 }  // namespace
 
 void NcclFailure::keep(const std::string& text) {
@@ -48,7 +62,7 @@ void NcclFailure::throw_if_any() const {
 }
 
 const char* nccl_network_hint() {
-  return "look for the first error in every rank's log: a rank or its host may be gone; "
+  return "look for the first error in the run's logs: a rank or its host may be gone; "
          "NCCL_DEBUG=WARN makes NCCL say more; where it takes a network that does not reach the "
          "other hosts, NCCL_SOCKET_IFNAME=<interface> names the one that does; a firewall must let "
          "the hosts' ports through";
@@ -63,23 +77,62 @@ NcclLink::~NcclLink() {
     finish();
 }
 
-std::string NcclLink::join(const ncclUniqueId& id, double limit_s) {
+std::string NcclLink::join(std::span<ncclUniqueId> ids, double limit_s) {
   const std::lock_guard lock(mutex_);
-  const auto end = Clock::now() + std::chrono::duration<double>(limit_s);
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  ncclResult_t status = nccl_.ncclCommInitRankConfig(&comm_, size_, id, rank_, &config);
+  const Clock::time_point end = end_after(limit_s);
+  ncclConfig_t config = join_config();
+  const ncclResult_t status = await(
+      nccl_.ncclCommInitRankScalable(&comm_, size_, rank_, int(ids.size()), ids.data(), &config),
+      end);
+  if (status == ncclSuccess) return {};
+  const std::string text = describe_join(status, limit_s);
+  give_up();
+  return text;
+}
+
+std::string NcclLink::split(NcclLink* part, int color, double limit_s) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.any()) give_up();
+  if (comm_ == nullptr) return "the communicator to be split has been given up";
+  const Clock::time_point end = end_after(limit_s);
+  ncclConfig_t config = join_config();
+  const auto made = std::make_shared<ncclComm_t>(nullptr);
+  ncclResult_t status = await(nccl_.ncclCommSplit(comm_,
+                                                  part == nullptr ? NCCL_SPLIT_NOCOLOR : color,
+                                                  part == nullptr ? 0 : part->rank_,
+                                                  made.get(),
+                                                  &config),
+                              end);
+  if (status == ncclSuccess && part == nullptr) return {};
+  if (status == ncclSuccess) {
+    // NCCL has filled it by now, and may still be at work on it.
+    const std::lock_guard part_lock(part->mutex_);
+    part->comm_ = *made;
+    status = part->await(status, end);
+    if (status == ncclSuccess) return {};
+    const std::string text = describe_join(status, limit_s);
+    part->give_up();
+    give_up();
+    return text;
+  }
+  const std::string text = describe_join(status, limit_s);
+  aborts_.start(nccl_, std::exchange(comm_, nullptr), made);
+  return text;
+}
+
+/// Waits until nothing is under way, until `end` at most.
+ncclResult_t NcclLink::await(ncclResult_t status, Clock::time_point end) const {
   while (status == ncclInProgress && comm_ != nullptr && Clock::now() < end) {
     std::this_thread::sleep_for(kJoinPoll);
     status = async_status();
   }
-  if (status == ncclSuccess) return {};
-  const std::string text =
-      status == ncclInProgress
-          ? fmt::format("not all of the {} ranks had joined after {} s", size_, limit_s)
-          : error_text(nccl_, status, comm_);
-  give_up();
-  return text;
+  return status;
+}
+
+std::string NcclLink::describe_join(ncclResult_t status, double limit_s) const {
+  return status == ncclInProgress
+             ? fmt::format("not all of the {} ranks had joined after {} s", size_, limit_s)
+             : error_text(nccl_, status, comm_);
 }
 
 void NcclLink::look() {

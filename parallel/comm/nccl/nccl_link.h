@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "parallel/comm/nccl/nccl_aborts.h"
@@ -64,8 +66,14 @@ class NcclLink {
   /// waits for what was asked for, some seconds at most.
   ~NcclLink();
 
-  /// Joins the ranks that have the same `id`. Returns why that failed; empty: it did not.
-  std::string join(const ncclUniqueId& id, double limit_s);
+  /// Joins the ranks that have the same `ids`, of which each is the address of a rank where some of
+  /// them meet. Returns why that failed; empty: it did not.
+  std::string join(std::span<ncclUniqueId> ids, double limit_s);
+  /// All ranks of this one split it, and `part` (null: this rank has none) joins those that name
+  /// the same `color`, in the order of its rank. Nothing that was asked for may be under way on the
+  /// device, or NCCL may wait for ever. Returns as join(); then this one is given up as well, as
+  /// NCCL ends a split by the abort of what it splits.
+  std::string split(NcclLink* part, int color, double limit_s);
 
   /// Has calls(nccl, comm), which returns NCCL's status, ask for a collective. Returns once it
   /// is enqueued on its stream. Throws CommError, also where any communicator failed before.
@@ -87,6 +95,8 @@ class NcclLink {
  private:
   void look_locked();
   ncclResult_t async_status() const;
+  ncclResult_t await(ncclResult_t status, std::chrono::steady_clock::time_point end) const;
+  std::string describe_join(ncclResult_t status, double limit_s) const;
   std::string describe(ncclResult_t status, const char* what) const;
   void require_alive();
   void resolve(std::unique_lock<std::mutex>& lock, ncclResult_t status, const char* what);
