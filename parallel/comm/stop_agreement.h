@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/monotonic_clock.h"
 #include "core/exec/communicator.h"
+#include "core/host/monotonic_clock.h"
 
 namespace lockstep {
 

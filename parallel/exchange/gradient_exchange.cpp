@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/base/check.h"
-#include "core/base/monotonic_clock.h"
+#include "core/host/monotonic_clock.h"
 #include "core/step/fault_injector.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/exchange/bucket_pipeline.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/monotonic_clock.h"
+#include "core/host/monotonic_clock.h"
 #include "lockstep/loader.h"
 #include "lockstep/step_result.h"
 #include "lockstep/time_breakdown.h"

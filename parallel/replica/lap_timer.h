@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "core/base/monotonic_clock.h"
+#include "core/host/monotonic_clock.h"
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 // What the parts of a step ask of the gradient exchange, and what is measured of it.
 #include <chrono>
 
-#include "core/base/monotonic_clock.h"
+#include "core/host/monotonic_clock.h"
 #include "parallel/replica/replica_state.h"
 
 namespace lockstep {

@@ -7,8 +7,8 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/monotonic_clock.h"
 #include "core/exec/agreement.h"
+#include "core/host/monotonic_clock.h"
 #include "core/step/fault_injector.h"
 #include "parallel/comm/device_wait.h"
 #include "parallel/replica/communicator_warmup.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/monotonic_clock.h"
 #include "core/base/random.h"
+#include "core/host/monotonic_clock.h"
 #include "parallel/simulation/fiber.h"
 
 namespace lockstep::simulation {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/monotonic_clock.h"
+#include "core/host/monotonic_clock.h"
 #include "core/io/checkpoint_writer.h"
 #include "core/step/saved/snapshot.h"
 #include "lockstep/train_options.h"

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "core/base/check.h"
-#include "core/base/monotonic_clock.h"
 #include "core/data/zero_filled_dataset.h"
 #include "core/exec/agreement.h"
 #include "core/exec/position.h"
+#include "core/host/monotonic_clock.h"
 #include "lockstep/training_feed.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/training/run_loaders.h"
