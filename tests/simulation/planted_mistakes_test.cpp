@@ -5,51 +5,14 @@
 #include "core/data/forwarding_dataset.h"
 #include "core/step/done_request.h"
 #include "tests/simulation/simulated_training.h"
+#include "tests/simulation/wrapped_communicator.h"
 
 namespace lockstep::simulation {
 namespace {
 
 using ::testing::HasSubstr;
 
-/// A communicator that does what the one inside does, but for what a test changes.
-class Wrapped : public Communicator {
- public:
-  explicit Wrapped(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  int ranks_per_node() const override { return inner_->ranks_per_node(); }
-  bool in_stream_order() const override { return inner_->in_stream_order(); }
-  void barrier() override { inner_->barrier(); }
-  void broadcast(void* data, std::size_t bytes, int root) override {
-    inner_->broadcast(data, bytes, root);
-  }
-  void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    inner_->all_gather(send, recv, bytes);
-  }
-  void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
-    inner_->all_gather_v(send, recv, bytes);
-  }
-  void all_reduce_max(std::span<std::uint64_t> values) override { inner_->all_reduce_max(values); }
-  CommRequestPtr start_all_to_all(const float* send,
-                                  std::span<const CommBlock> to,
-                                  float* recv,
-                                  std::span<const CommBlock> from) override {
-    return inner_->start_all_to_all(send, to, recv, from);
-  }
-  CommRequestPtr start_all_gather(float* data, std::span<const CommBlock> blocks) override {
-    return inner_->start_all_gather(data, blocks);
-  }
-  CommRequestPtr start_all_reduce(float* data, std::int64_t elems) override {
-    return inner_->start_all_reduce(data, elems);
-  }
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    return inner_->split(color, key);
-  }
-  void abort(int code) override { inner_->abort(code); }
-
- protected:
-  std::unique_ptr<Communicator> inner_;
-};
+using Wrapped = WrappedCommunicator;
 
 /// On one host, so that the gradients' exchange is this communicator's own.
 SimulationRequest planted(

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`lockstep simulate`: what it prints, writes and refuses.
+
+simulated.py PROGRAM Simulated
+"""
+import json
+
+from program_test import ProgramTest, main
+
+SMALL = ("--model=mlp", "--global-batch=256", "--micro-batch=4")
+
+
+class Simulated(ProgramTest):
+    def simulate(self, *flags):
+        return self.run_command([self.program, "simulate", *flags])
+
+    def simulated(self, *flags):
+        result = self.simulate("--json", *SMALL, *flags)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return json.loads(result.stdout)["runs"]
+
+    def test_the_same_tree_of_sums_on_all_rank_counts(self):
+        runs = self.simulated("--ranks=1,3,8,24", "--arrival-orders=3")
+        self.assertEqual([run["ranks"] for run in runs], [1, 3, 8, 24])
+        self.assertEqual(len({run["tree"] for run in runs}), 1)
+        for run in runs:
+            self.assertEqual(run["failures"], [])
+            self.assertTrue(run["sums_checked"])
+            self.assertEqual(run["arrival_orders"], 4)
+        self.assertEqual([run["hosts"] for run in runs], [1, 1, 1, 3])
+        self.assertGreater(runs[3]["step"]["network_bytes"], 0)
+        self.assertEqual(runs[2]["step"]["network_bytes"], 0)
+
+    def test_bytes_are_those_that_a_plan_has(self):
+        plan = self.run_command([self.program, "plan", "--json", *SMALL, "--ranks=8", "--device=cpu"])
+        planned = json.loads(plan.stdout)["exchange_bytes_per_step"]
+        sent = self.simulated("--ranks=8", "--steps=10", "--no-sums")[0]["step"]["bytes"]
+        # Agreements, norms for the noise scale and the end of the run come in addition.
+        self.assertLess(abs(sent - planned) / planned, 0.05)
+
+    def test_a_timeline(self):
+        self.simulated("--hosts=2x4", "--no-sums", "--timeline=timeline.json")
+        events = json.loads((self.folder / "timeline.json").read_text())["traceEvents"]
+        names = {event["name"] for event in events if event["ph"] == "X"}
+        self.assertLessEqual({"forward", "backward", "optimizer"}, names)
+        ranks = {event["pid"] for event in events if event["ph"] == "X"}
+        self.assertEqual(ranks, set(range(9)))  # the network is the ninth
+        self.assertTrue(all(event["dur"] >= 0 for event in events if event["ph"] == "X"))
+
+    def test_a_slower_network_takes_longer(self):
+        fast = self.simulated("--hosts=4x2", "--no-sums", "--network=nvlink")[0]
+        slow = self.simulated("--hosts=4x2", "--no-sums", "--network=ethernet")[0]
+        self.assertGreater(slow["predicted_step_s"], fast["predicted_step_s"])
+        self.assertEqual(slow["step"]["bytes"], fast["step"]["bytes"])
+
+    def test_bad_input(self):
+        (self.folder / "holes.toml").write_text("ranks_per_host = 8\ninside_latency_us = 2\n")
+        for flags, words in ((("--hosts=3x",), ("--hosts", "128x8", "3x")),
+                             (("--hosts=3x8", "--ranks=25"), ("24 ranks", "--ranks")),
+                             ((), ("--ranks", "--hosts")),
+                             (("--ranks=8,x",), ("--ranks", "8,x")),
+                             (("--ranks=20000",), ("16384",)),
+                             (("--ranks=512",), ("256", "512")),
+                             (("--ranks=4", "--shards=2"), ("shards",)),
+                             (("--ranks=4", "--network=holes.toml"), ("holes.toml",)),
+                             (("--ranks=4", "--micro-batch=auto"), ("--micro-batch",)),
+                             (("--ranks=4", "--spread=-1"), ("--spread",))):
+            result = self.simulate("--model=mlp", *flags)
+            self.assertEqual(result.returncode, 2, (flags, result.stdout, result.stderr))
+            for word in words:
+                self.assertIn(word, result.stderr, flags)
+
+    def test_a_timeline_that_cannot_be_written(self):
+        result = self.simulate(*SMALL, "--ranks=2", "--timeline=none/timeline.json")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("none/timeline.json", result.stderr)
+
+
+if __name__ == "__main__":
+    main()
