@@ -94,8 +94,12 @@ def measure(options, ranks, folder):
                 seconds[name] = time.monotonic() - begin
             found = ranks_of(out)
             memory = [memory_of(process) for process in found[::max(1, len(found) // MAX_SAMPLED)]]
+            # With hundreds of ranks a core Open MPI's launcher may see a rank's exit before it hears
+            # that the rank has left MPI, and then ends with 1.
             if run.wait(timeout=LIMIT_S) != 0:
-                raise RuntimeError(f"the run ended with code {run.returncode}")
+                print(f"mpirun ended with code {run.returncode}", file=sys.stderr)
+                if not has_text(out / "summary.json"):
+                    raise RuntimeError("the run has no summary")
         except BaseException:
             print((folder / f"{ranks}.out").read_text()[-2000:], file=sys.stderr)
             raise
