@@ -69,7 +69,7 @@ void expect_same_collectives(Sharding sharding) {
     trainer.fit({.train = std::make_shared<Zeros>(request.samples, request.dataset_size),
                  .validation = nullptr});
   }
-  std::vector<std::vector<std::string>> simulated(std::size_t(ranks));
+  std::vector<std::vector<std::string>> simulated{std::size_t(ranks)};
   request.wrap_communicator = [&](int rank, std::unique_ptr<Communicator> own) {
     return std::make_unique<NotingCommunicator>(std::move(own), simulated[std::size_t(rank)]);
   };
