@@ -128,9 +128,7 @@ class HostOnly final : public Communicator {
     expect_host(send), expect_host(recv);
     inner_.all_gather_v(send, recv, bytes);
   }
-  void all_reduce_max(std::span<std::uint64_t> values) override {
-    inner_.all_reduce_max(values);
-  }
+  void all_reduce_max(std::span<std::uint64_t> values) override { inner_.all_reduce_max(values); }
   CommRequestPtr start_all_to_all(const float* send,
                                   std::span<const CommBlock> to,
                                   float* recv,

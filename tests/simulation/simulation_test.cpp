@@ -25,7 +25,7 @@ TEST_P(AnyRanks, SumsAndSamplesAreThoseOfOneRank) {
   EXPECT_LE(result.micro_batches_most - result.micro_batches_least, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Simulation, AnyRanks, ::testing::Values(1, 2, 3, 7, 8, 24, 64, 100));
+INSTANTIATE_TEST_SUITE_P(Simulation, AnyRanks, ::testing::Values(1, 2, 3, 7, 8, 24, 64));
 
 TEST(Simulation, RanksMayComeInAnyOrder) {
   SimulationRequest request = small_training(12, 4);
