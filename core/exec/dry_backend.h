@@ -10,6 +10,9 @@ namespace lockstep {
 /// which only a real device knows.
 class DryBackend : public Backend {
  public:
+  /// Where its addresses begin: processors translate 57 bits at most.
+  static constexpr std::uintptr_t kFirstAddress = std::uintptr_t{1} << 60;
+
   /// As devices of that kind.
   explicit DryBackend(const DeviceTraits& traits = {}) : traits_(traits) {}
   DeviceTraits traits() const override { return traits_; }
@@ -48,7 +51,7 @@ class DryBackend : public Backend {
 
  private:
   DeviceTraits traits_;
-  std::uintptr_t next_ = std::uintptr_t{1} << 60;  ///< processors translate 57 bits at most
+  std::uintptr_t next_ = kFirstAddress;
 };
 
 }  // namespace lockstep

@@ -69,9 +69,11 @@ void remove_logs(const fs::path& folder) {
            std::size_t(length) == name.size();
   };
   const auto is_of_host = [&](const std::string& name) {
+    std::error_code unknown;
+    if (!name.ends_with(".log") || !fs::is_regular_file(folder / name, unknown)) return false;
     std::string begin(std::string_view(kHostLine).size(), ' ');
     std::ifstream(folder / name).read(begin.data(), std::streamsize(begin.size()));
-    return name.ends_with(".log") && begin == kHostLine;
+    return begin == kHostLine;
   };
   for (const std::string& name : io::names_in(folder)) {
     std::error_code ignored;

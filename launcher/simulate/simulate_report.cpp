@@ -97,18 +97,21 @@ std::string to_text(const SimulateFlags& flags, std::span<const SimulatedRuns> r
   add_table(text, runs);
   text += "\n" + growth_line(runs);
   for (const SimulatedRuns& run : runs) {
-    text += fmt::format(
-        "{} ranks: {} orders of arrival, every sample once, {}; {} to {} micro-batches a rank; "
-        "{:.0f} samples/s\n",
-        format_count(run.ranks),
-        run.orders,
-        run.sums_checked ? fmt::format("{} elements updated from the same tree of sums ({:016x})",
-                                       format_count(double(run.summed_elems)),
-                                       run.tree)
-                         : std::string("sums not followed"),
-        run.micro_batches_least,
-        run.micro_batches_most,
-        run.samples_per_s);
+    text += fmt::format("{} ranks: ", format_count(run.ranks));
+    if (run.failures.empty())
+      text += fmt::format(
+          "{} orders of arrival, every sample once, {}; {} to {} micro-batches a rank; "
+          "{:.0f} samples/s\n",
+          run.orders,
+          run.sums_checked ? fmt::format("{} elements updated from the same tree of sums ({:016x})",
+                                         format_count(double(run.summed_elems)),
+                                         run.tree)
+                           : std::string("sums not followed"),
+          run.min_micro_batches,
+          run.max_micro_batches,
+          run.samples_per_s);
+    else
+      text += "checks failed\n";
     for (const std::string& failure : run.failures) text += "  FAILED: " + failure + "\n";
   }
   return text;
@@ -125,8 +128,8 @@ std::string to_json(const SimulateFlags& flags, std::span<const SimulatedRuns> r
                     {"predicted_startup_s", run.startup_s},
                     {"predicted_step_s", run.step_s},
                     {"predicted_samples_per_s", run.samples_per_s},
-                    {"micro_batches_least", run.micro_batches_least},
-                    {"micro_batches_most", run.micro_batches_most},
+                    {"min_micro_batches", run.min_micro_batches},
+                    {"max_micro_batches", run.max_micro_batches},
                     {"sums_checked", run.sums_checked},
                     {"summed_elems", run.summed_elems},
                     {"tree", fmt::format("{:016x}", run.tree)},

@@ -24,7 +24,7 @@ struct SimulatedRuns {
   double startup_s = 0, step_s = 0;   ///< predicted; of the steps after the first the mean
   double samples_per_s = 0;
   std::int64_t steps = 0;
-  std::int64_t micro_batches_least = 0, micro_batches_most = 0;
+  std::int64_t min_micro_batches = 0, max_micro_batches = 0;
   bool sums_checked = false;
   std::int64_t summed_elems = 0;  ///< whose sums were followed, over ranks and steps
   simulation::Expression tree = simulation::kUnknown;

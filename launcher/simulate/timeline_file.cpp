@@ -12,8 +12,7 @@ using simulation::LinkUse;
 using simulation::Span;
 
 constexpr double kMicro = 1e6;
-constexpr const char* kTracks[] = {
-    "host", "compute stream", "communication stream", "network stream"};
+constexpr const char* kTracks[] = {"compute stream", "communication stream", "network stream"};
 
 json name_event(const char* what, int process, int thread, const std::string& name) {
   return {

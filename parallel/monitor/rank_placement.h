@@ -16,7 +16,9 @@ struct RankPlacement {
       {};               ///< machine_id(): hosts may have one name, and containers share processors
   cpu_set_t cpus = {};  ///< that it may use; none: unknown
   int host_cpus = 0;    ///< of its host, all of them
+  int unused = 0;       ///< ranks compare all bytes: there is no padding
 };
+static_assert(sizeof(RankPlacement) == 2 * 64 + sizeof(cpu_set_t) + 2 * sizeof(int));
 
 /// Of every rank, in rank order, on rank 0; empty on the others. Collective: see
 /// gather_distinct_strings().

@@ -82,7 +82,9 @@ ProgramSet::ProgramSet(RankContext& context,
   if (compiled_->teacher())
     teacher_ = std::make_unique<Teacher>(backend, *compiled_->teacher(), options);
   if (Program* const program = orthogonalization(); program != nullptr && !is_bound_) {
-    program->bind({buffers_.arena->data(), gradients(), gradients()}, backend, packed_);
+    program->bind({buffers_.arena->data(), gradients(), gradients()},
+                  backend,
+                  shared_packed_ != nullptr ? *shared_packed_ : packed_);
     if (env().sync == "1") program->name_faults();
   }
 }

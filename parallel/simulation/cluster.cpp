@@ -16,7 +16,7 @@ constexpr std::size_t kMaxWrongSums = 8;
 
 Cluster::Cluster(const ClusterOptions& options)
     : options_(options),
-      scheduler_(options.ranks, options.order, options.seed),
+      scheduler_(options.ranks, options.order, options.order_seed),
       links_(options.network, options.ranks),
       traffic_(std::size_t(options.ranks)),
       memories_(options.traces_sums ? std::size_t(options.ranks) : 0),
@@ -47,8 +47,12 @@ void Cluster::check_sum(std::int64_t step, const float* gradients, std::int64_t 
   TracedMemory* const traced = memory(scheduler_.rank());
   if (traced == nullptr || expected == expected_.end()) return;
   for (const Stretch& stretch : traced->read(gradients, elems)) {
-    if (stretch.expression == kZero) continue;  // between parameters, or missed in the count
+    const float* const begin = gradients;
+    gradients += stretch.elems;
+    if (stretch.expression == kZero) continue;  // padding, or counted in an earlier phase
+    traced->write(begin, stretch.elems, kZero, 0);
     checked_elems_ += stretch.elems;
+    if (first_sum_ == kUnknown) first_sum_ = stretch.expression;
     if (stretch.expression == expected->second) continue;
     ++wrong_sum_count_;
     if (wrong_sums_.size() < kMaxWrongSums)

@@ -34,7 +34,7 @@ struct DeviceModel {
 
 /// What a rank was busy with, for an image.
 struct Span {
-  enum class Track : std::uint8_t { host, compute, communication, network };
+  enum class Track : std::uint8_t { compute, communication, network };
   Track track = Track::compute;
   double begin = 0, end = 0;
   std::string name;
@@ -45,7 +45,8 @@ struct ClusterOptions {
   Network network;
   DeviceModel device = {};
   RankOrder order = RankOrder::by_time;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;        ///< of what is drawn in the models
+  std::uint64_t order_seed = 1;  ///< of RankOrder::random
   /// Whether the sums of gradients are traced: who added what to what. Collectives among many ranks
   /// without hosts take memory for each pair then.
   bool traces_sums = false;
@@ -70,7 +71,7 @@ class Cluster {
     return memories_.empty() ? nullptr : &memories_[std::size_t(rank)];
   }
 
-  /// The device of the rank that runs, or of any other; null while it has none.
+  /// The device of the rank that runs.
   SimulatedDevice& device() { return *devices_[std::size_t(scheduler_.rank())]; }
   void set_device(int rank, SimulatedDevice* device) { devices_[std::size_t(rank)] = device; }
 
@@ -80,9 +81,11 @@ class Cluster {
 
   /// The gradients of step `step` that a rank updates from must be sums like `sum`.
   void expect_sum(std::int64_t step, Expression sum) { expected_[step] = sum; }
-  /// Called before an update from them.
+  /// Called before each phase of an update that reads them. Each element counts once a step.
   void check_sum(std::int64_t step, const float* gradients, std::int64_t elems);
   std::int64_t checked_elems() const { return checked_elems_; }
+  /// Of the first update; kUnknown: there was none.
+  Expression first_sum() const { return first_sum_; }
   /// What was wrong with sums, the first few; and how often something was.
   const std::vector<std::string>& wrong_sums() const { return wrong_sums_; }
   std::int64_t wrong_sum_count() const { return wrong_sum_count_; }
@@ -109,6 +112,7 @@ class Cluster {
   std::array<std::shared_ptr<void>, 2> shared_;
   std::byte* host_memory_ = nullptr;
   std::map<std::int64_t, Expression> expected_;
+  Expression first_sum_ = kUnknown;
   std::int64_t checked_elems_ = 0, wrong_sum_count_ = 0;
   std::vector<std::string> wrong_sums_;
   std::map<std::int64_t, double> step_ends_;

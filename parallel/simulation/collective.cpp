@@ -6,14 +6,13 @@
 #include <numeric>
 #include <string>
 
+#include "core/exec/dry_backend.h"
 #include "lockstep/error.h"
 #include "parallel/comm/ranks_per_host.h"
 
 namespace lockstep::simulation {
 namespace {
 
-/// DryBackend's addresses begin here.
-constexpr std::uintptr_t kFirstDry = std::uintptr_t{1} << 60;
 /// Messages of which a rank waits for one after another; more are under way at once.
 constexpr double kMaxRounds = 64;
 
@@ -35,7 +34,8 @@ void make_parts(Cluster& cluster, const Members& members, Collective& c) {
 
 /// Copies what blocks hold, after all of it was read, as it may be sent from where it comes to.
 void trace(Cluster& cluster, const Members& members, Collective& c) {
-  const bool gathers = c.kind == CollectiveKind::gather_blocks;
+  const bool gathers = c.kind != CollectiveKind::all_to_all;
+  const bool in_place = c.kind == CollectiveKind::gather_blocks;
   std::vector<std::vector<std::vector<Stretch>>> sent(
       members.ranks.size());  // by sender, by receiver
   for (std::size_t s = 0; s < members.ranks.size(); ++s) {
@@ -49,14 +49,14 @@ void trace(Cluster& cluster, const Members& members, Collective& c) {
     TracedMemory& memory = *cluster.memory(members.ranks[r]);
     const Collective::Blocks& b = c.blocks[r];
     for (std::size_t s = 0; s < members.ranks.size(); ++s)
-      if (!gathers || s != r) memory.write(b.receive + b.from[s].offset, sent[s][gathers ? 0 : r]);
+      if (!in_place || s != r) memory.write(b.receive + b.from[s].offset, sent[s][gathers ? 0 : r]);
   }
 }
 
 }  // namespace
 
 bool holds_values(const void* memory) {
-  return memory != nullptr && reinterpret_cast<std::uintptr_t>(memory) < kFirstDry;
+  return memory != nullptr && reinterpret_cast<std::uintptr_t>(memory) < DryBackend::kFirstAddress;
 }
 
 std::uint64_t pair_hash(std::size_t from, std::size_t to, std::int64_t elems) {
@@ -111,6 +111,7 @@ void complete(Cluster& cluster, const Members& members, Collective& c) {
   c.end = cluster.links().move(c.begin, rounds, c.sent);
   if (c.kind == CollectiveKind::split) make_parts(cluster, members, c);
   if (!c.blocks.empty()) trace(cluster, members, c);
+  cluster.scheduler().note_progress();
   c.sent = {};
   c.complete = true;
   for (const int rank : c.waiting) cluster.scheduler().wake(rank);

@@ -9,6 +9,13 @@
 #include "core/base/check.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#define LOCKSTEP_FIBER_HAS_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LOCKSTEP_FIBER_HAS_ASAN
+#endif
+#endif
+#ifdef LOCKSTEP_FIBER_HAS_ASAN
 #include <sanitizer/common_interface_defs.h>
 #define LOCKSTEP_FIBER_ASAN(call) call
 #else
@@ -43,10 +50,10 @@ class Fiber::State {
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK,
                   -1,
                   0);
-    if (memory == MAP_FAILED)
+    // What overflows the stack faults.
+    if (memory == MAP_FAILED || mprotect(memory, kGuardBytes, PROT_NONE) != 0)
       throw EnvironmentError("simulation: no memory for the stack of a further rank",
                              "simulate fewer ranks, or allow more maps (vm.max_map_count)");
-    mprotect(memory, kGuardBytes, PROT_NONE);  // what overflows the stack faults
     getcontext(&own);
     own.uc_stack.ss_sp = static_cast<char*>(memory) + kGuardBytes;
     own.uc_stack.ss_size = kStackBytes - kGuardBytes;

@@ -16,6 +16,7 @@ RankScheduler::RankScheduler(int ranks, RankOrder order, std::uint64_t seed)
 RankScheduler::~RankScheduler() = default;
 
 MonotonicClock::time_point RankScheduler::time_of_running() {
+  if (running_ == nullptr) return std::chrono::steady_clock::now();  // a thread of its own
   const std::chrono::duration<double> seconds(running_->current_ < 0 ? 0 : running_->now());
   return MonotonicClock::time_point(std::chrono::duration_cast<MonotonicClock::duration>(seconds));
 }
@@ -73,7 +74,6 @@ int RankScheduler::take_ready() {
 void RankScheduler::run_ready() {
   for (int rank = take_ready(); rank >= 0; rank = take_ready()) {
     current_ = rank;
-    ++switches_;
     Rank& own = ranks_[std::size_t(rank)];
     own.fiber->resume();
     if (own.fiber->ended()) own.fiber.reset();
@@ -99,20 +99,25 @@ void RankScheduler::advance_to(double time) {
   own = std::max(own, time);
 }
 
-void RankScheduler::wait(const std::string& what) {
+bool RankScheduler::wait(const std::string& what) {
   if (!unwinds_) {
     Rank& own = ranks_[std::size_t(current_)];
     own.waits = true;
     own.waits_for = what;
     Fiber::suspend();
   }
-  if (!unwinds_) return;
+  if (!unwinds_) return true;
   if (std::uncaught_exceptions() == 0) throw Unwound{};
+  return false;
 }
 
 void RankScheduler::yield() {
-  if (unwinds_) return wait({});
-  if (order_ == RankOrder::by_time && (by_time_.empty() || by_time_.top().time > now())) return;
+  if (unwinds_) {
+    (void)wait({});
+    return;
+  }
+  if (by_time_.empty() && any_.empty()) return;
+  if (order_ == RankOrder::by_time && by_time_.top().time > now()) return;
   add_ready(current_);
   Fiber::suspend();
 }

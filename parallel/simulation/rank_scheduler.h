@@ -47,16 +47,18 @@ class RankScheduler {
   double now() const { return ranks_[std::size_t(current_)].time; }
   void advance(double seconds) { ranks_[std::size_t(current_)].time += seconds; }
   void advance_to(double time);
-  /// Until wake(). `what` is for people who look for whom a stuck rank waits.
-  void wait(const std::string& what);
+  /// Until wake(): true. False: a rank that waited for ever is unwound, and this is a destructor on
+  /// its way. `what` is for people who look for whom a stuck rank waits.
+  bool wait(const std::string& what);
   /// Lets those go first whose clock is earlier; with RankOrder::random anyone.
   void yield();
 
   /// Rank `rank`, which waits, can go on.
   void wake(int rank);
-  double time_of(int rank) const { return ranks_[std::size_t(rank)].time; }
-  /// Switches from one rank to another so far.
-  std::uint64_t switches() const { return switches_; }
+  /// Something was done that a rank may wait for.
+  void note_progress() { polls_ = 0; }
+  /// A rank has asked for what is not there. True: so often that no rank does anything else.
+  bool polls_in_vain() { return ++polls_ > kMaxPolls * ranks_.size(); }
 
  private:
   struct Rank {
@@ -76,6 +78,8 @@ class RankScheduler {
   /// What a rank that is unwound meets. Of no kind that anyone else catches.
   struct Unwound {};
 
+  static constexpr std::size_t kMaxPolls = 10'000;
+
   static MonotonicClock::time_point time_of_running();
   void add_ready(int rank);
   int take_ready();
@@ -89,7 +93,7 @@ class RankScheduler {
   std::vector<int> any_;  // ready ranks, with RankOrder::random
   int current_ = -1;
   bool unwinds_ = false;
-  std::uint64_t switches_ = 0;
+  std::size_t polls_ = 0;  // since the last progress
   static thread_local RankScheduler* running_;
 };
 

@@ -40,33 +40,18 @@ class SimulatedCommunicator final : public Communicator {
         arrive(CollectiveKind::broadcast, bytes, root, sent, data, [&](Collective& c) {
           if (host && member_ == root) put(c, 0, data, bytes, bytes);
         });
-    finish(collective, data);
+    if (!finish(collective, data)) return;
     if (host && bytes > 0) std::memcpy(data, collective->data.data(), bytes);
   }
 
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    const auto collective =
-        arrive(CollectiveKind::all_gather, bytes, -1, to_others(double(bytes)), recv, [&](auto& c) {
-          if (holds_values(recv))
-            put(c, std::size_t(member_) * bytes, send, bytes, bytes * members());
-        });
-    finish(collective, recv);
-    if (holds_values(recv) && bytes > 0)
-      std::memcpy(recv, collective->data.data(), bytes * members());
+    const std::vector<std::size_t> sizes(members(), bytes);
+    gather(CollectiveKind::all_gather, send, recv, sizes);
   }
 
   void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) override {
     LOCKSTEP_ASSERT(bytes.size() == members());
-    const auto own = std::size_t(member_);
-    const std::size_t begin =
-        std::accumulate(bytes.begin(), bytes.begin() + member_, std::size_t{0});
-    const std::size_t all = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
-    const auto collective = arrive(
-        CollectiveKind::all_gather_v, all, -1, to_others(double(bytes[own])), recv, [&](auto& c) {
-          if (holds_values(recv)) put(c, begin, send, bytes[own], all);
-        });
-    finish(collective, recv);
-    if (holds_values(recv) && all > 0) std::memcpy(recv, collective->data.data(), all);
+    gather(CollectiveKind::all_gather_v, send, recv, bytes);
   }
 
   void all_reduce_max(std::span<std::uint64_t> values) override {
@@ -80,8 +65,7 @@ class SimulatedCommunicator final : public Communicator {
                                      for (std::size_t i = 0; i < values.size(); ++i)
                                        c.maxima[i] = std::max(c.maxima[i], values[i]);
                                    });
-    finish(collective, {});
-    std::ranges::copy(collective->maxima, values.begin());
+    if (finish(collective, {})) std::ranges::copy(collective->maxima, values.begin());
   }
 
   CommRequestPtr start_all_to_all(const float* send,
@@ -156,7 +140,7 @@ class SimulatedCommunicator final : public Communicator {
           c.keys.resize(members());
           c.keys[std::size_t(member_)] = {color, key};
         });
-    finish(collective, {});
+    if (!finish(collective, {})) return nullptr;
     const std::shared_ptr<Members>& part = collective->parts[std::size_t(member_)];
     const int own = members_->ranks[std::size_t(member_)];
     const int place = int(std::ranges::find(part->ranks, own) - part->ranks.begin());
@@ -184,6 +168,7 @@ class SimulatedCommunicator final : public Communicator {
   }
   /// To a neighbour in a ring or a tree, which for the last rank of a host is on another one.
   MemberBytes to_one(double bytes) const {
+    if (size() == 1) return none();
     const bool leaves = near_members() < size() && !is_near(std::size_t(member_ + 1) % members());
     return {world_rank(), leaves ? 0 : bytes, leaves ? bytes : 0};
   }
@@ -242,16 +227,55 @@ class SimulatedCommunicator final : public Communicator {
     return collective;
   }
 
-  /// Waits for the members, and for the collective's end: on the host, or in the stream in use.
-  void finish(const std::shared_ptr<Collective>& collective, const void* memory) {
-    wait_for_members(*collective);
-    finish_at_end(*collective, memory);
+  void gather(CollectiveKind kind,
+              const void* send,
+              void* recv,
+              std::span<const std::size_t> bytes) {
+    const auto own = std::size_t(member_);
+    const std::size_t begin =
+        std::accumulate(bytes.begin(), bytes.begin() + member_, std::size_t{0});
+    const std::size_t all = std::accumulate(bytes.begin(), bytes.end(), std::size_t{0});
+    const auto collective =
+        arrive(kind, all, -1, to_others(double(bytes[own])), recv, [&](Collective& c) {
+          if (holds_values(recv))
+            put(c, begin, send, bytes[own], all);
+          else if (cluster_.memory(0) != nullptr && all > 0)
+            keep_gather(c, send, recv, bytes, begin);
+        });
+    if (!finish(collective, recv)) return;
+    if (holds_values(recv) && all > 0) std::memcpy(recv, collective->data.data(), all);
   }
-  void wait_for_members(Collective& c) {
+  /// As blocks one after the other; of what is not floats the traces are of no use, and not wrong.
+  void keep_gather(Collective& c,
+                   const void* send,
+                   void* recv,
+                   std::span<const std::size_t> bytes,
+                   std::size_t begin) {
+    constexpr std::size_t kFloat = sizeof(float);
+    std::vector<CommBlock> blocks;
+    std::size_t at = 0;
+    for (const std::size_t size : bytes) {
+      if (size % kFloat != 0) return;
+      blocks.push_back({std::int64_t(at / kFloat), std::int64_t(size / kFloat)});
+      at += size;
+    }
+    keep_blocks(
+        c, static_cast<const float*>(send) - begin / kFloat, {}, static_cast<float*>(recv), blocks);
+  }
+
+  /// Waits for the members, and for the collective's end: on the host, or in the stream in use.
+  /// False: it never will.
+  bool finish(const std::shared_ptr<Collective>& collective, const void* memory) {
+    if (!wait_for_members(*collective)) return false;
+    finish_at_end(*collective, memory);
+    return true;
+  }
+  bool wait_for_members(Collective& c) {
     while (!c.complete) {
       c.waiting.push_back(cluster_.scheduler().rank());
-      cluster_.scheduler().wait(std::string(name_of(c.kind)));
+      if (!cluster_.scheduler().wait(std::string(name_of(c.kind)))) return false;
     }
+    return true;
   }
   void finish_at_end(const Collective& c, const void* memory) {
     if (!in_stream_order_ || memory == nullptr || holds_values(memory))
@@ -291,6 +315,8 @@ class SimulatedCommunicator::Request final : public CommRequest {
     RankScheduler& scheduler = cluster_.scheduler();
     scheduler.advance(kTest);
     scheduler.yield();
+    // Ranks that ask again and again would hide that all wait for ever.
+    if (!collective_->complete && scheduler.polls_in_vain()) owner_.wait_for_members(*collective_);
     if (!collective_->complete) return false;
     if (collective_->end > scheduler.now() && cluster_.options().order == RankOrder::by_time)
       return false;
@@ -299,8 +325,7 @@ class SimulatedCommunicator::Request final : public CommRequest {
   }
   void wait() override {
     if (done_) return;
-    owner_.finish(collective_, nullptr);
-    take();
+    if (owner_.finish(collective_, nullptr)) take();
   }
 
  private:

@@ -8,13 +8,10 @@
 
 #include "core/base/check.h"
 #include "core/exec/roofline.h"
-#include "core/optim/update_phase.h"
 
 namespace lockstep::simulation {
 namespace {
 
-/// DryBackend's addresses begin here.
-constexpr std::uintptr_t kFirstDryAddress = std::uintptr_t{1} << 60;
 /// Smaller buffers of the host hold what is written to them.
 constexpr std::size_t kMaxHeld = std::size_t{64} << 10;
 constexpr double kFloat = sizeof(float);
@@ -75,9 +72,11 @@ class SimulatedKernel final : public Kernel {
   }
 
   void run(const RunState& state) override {
-    cluster_.device().run_kernel(seconds_, state.step);
+    SimulatedDevice& device = cluster_.device();
+    device.run_kernel(seconds_, state.step);
     TracedMemory* const traced = cluster_.memory(cluster_.scheduler().rank());
-    if (traced == nullptr) return;
+    // Optimizers that orthogonalize write directions where gradients lay.
+    if (traced == nullptr || device.is_updating()) return;
     for (const Gradient& gradient : gradients_)
       traced->write_gradient(
           gradient.place, gradient.elems, leaf(state.first_sample), state.accumulate);
@@ -119,7 +118,7 @@ std::unique_ptr<DeviceBuffer> SimulatedDevice::allocate_host(std::size_t bytes,
 }
 
 bool SimulatedDevice::is_host_memory(const void* memory) const {
-  return !model_.gpu || reinterpret_cast<std::uintptr_t>(memory) < kFirstDryAddress;
+  return !model_.gpu || reinterpret_cast<std::uintptr_t>(memory) < kFirstAddress;
 }
 
 std::unique_ptr<Kernel> SimulatedDevice::make_kernel(const KernelSpec& spec) {
@@ -137,6 +136,7 @@ void SimulatedDevice::set_stream_time(double time) {
 
 void SimulatedDevice::work(DeviceStream stream, double seconds, const char* name) {
   RankScheduler& scheduler = cluster_.scheduler();
+  scheduler.note_progress();
   scheduler.advance(model_.launch_s);
   double& time = time_of(stream);
   const double begin = std::max(time, scheduler.now());
@@ -168,7 +168,7 @@ void SimulatedDevice::copy_to_device(void* device, const void*, std::size_t byte
 
 void SimulatedDevice::start_copy_to_host(void* host, const void*, std::size_t bytes) {
   work(stream_, double(bytes) / model_.copy_bytes_per_s, "copy to the host");
-  if (is_host_memory(host) && reinterpret_cast<std::uintptr_t>(host) < kFirstDryAddress)
+  if (is_host_memory(host) && reinterpret_cast<std::uintptr_t>(host) < kFirstAddress)
     std::memset(host, 0, bytes);
 }
 
@@ -230,10 +230,6 @@ void SimulatedDevice::optimizer_update(const OptimizerUpdate& update,
   const auto states = double(std::ranges::count_if(update.state, [](float* s) { return s; }));
   move_bytes(kFloat * elems * (3 + 2 * states), "optimizer");
   if (rank_ == 0) cluster_.end_step(std::int64_t(update.step), time_of(stream_));
-  const bool reads_gradients = update.phase == UpdatePhase::update ||
-                               update.phase == UpdatePhase::direction ||
-                               update.phase == UpdatePhase::tensor_direction;
-  if (!reads_gradients) return;
   for (const FlatRange& range : ranges)
     cluster_.check_sum(std::int64_t(update.step), update.grads + range.offset, range.elems);
 }

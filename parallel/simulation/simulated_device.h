@@ -49,6 +49,7 @@ class SimulatedDevice final : public DryBackend {
   DeviceStream stream() const { return stream_; }
   /// Work of `seconds` on `stream`, which the host hands over. `name` is for images.
   void work(DeviceStream stream, double seconds, const char* name);
+  bool is_updating() const { return position_.read().phase == Phase::optimizer; }
   /// A kernel of a program in step `step`.
   void run_kernel(double seconds, std::uint64_t step);
 

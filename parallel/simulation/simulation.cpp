@@ -102,32 +102,41 @@ void expect_sums(Cluster& cluster, const SimulationRequest& request, SimulationR
   const int ranks = request.cluster.ranks;
   const std::int64_t batch = request.options.global_batch;
   const BatchPlan plan = plan_batch(request.options, ranks);
-  std::int64_t least = plan.micro_batches, most = 0;
+  std::int64_t min = plan.micro_batches, max = 0;
   for (int r = 0; r < ranks; ++r) {
     std::int64_t own = 0;
     for (const ShardWork& shard : training_schedule(plan, batch, r).work)
       own += std::ssize(shard.micro_batches);
-    least = std::min(least, own);
-    most = std::max(most, own);
+    min = std::min(min, own);
+    max = std::max(max, own);
   }
-  result.micro_batches_least = least;
-  result.micro_batches_most = most;
+  result.min_micro_batches = min;
+  result.max_micro_batches = max;
   // Libraries add in an order of their own.
   if (!request.cluster.traces_sums || request.options.reduction == Reduction::fast) return;
-  result.tree = expected_sum(request.options, ranks, batch);
+  const Expression whole = expected_sum(request.options, ranks, batch);
   const std::int64_t tail = request.dataset_size % batch;
   const std::int64_t steps_per_epoch = (request.dataset_size + batch - 1) / batch;
   for (std::int64_t step = 0; step < request.options.steps; ++step) {
     const bool is_short = tail > 0 && (step + 1) % steps_per_epoch == 0;
-    cluster.expect_sum(step, is_short ? expected_sum(request.options, ranks, tail) : result.tree);
+    cluster.expect_sum(step, is_short ? expected_sum(request.options, ranks, tail) : whole);
   }
 }
 
-std::int64_t trained_elems(const Graph& graph) {
+/// Elements that all ranks together update in a step: each rank those of whole buckets, one rank
+/// those of sharded ones.
+std::int64_t updated_elems(const Graph& graph, const FlatSpace& space, int ranks) {
   std::int64_t elems = 0;
-  for (const Parameter& parameter : graph.parameters())
-    if (parameter.kind == ParameterKind::trained && !parameter.frozen)
-      elems += parameter.shape.elems();
+  for (const Segment& segment : space.segments) {
+    const Parameter& parameter = graph.parameters()[std::size_t(segment.parameter)];
+    if (parameter.kind != ParameterKind::trained || parameter.frozen) continue;
+    for (const Bucket& bucket : space.buckets) {
+      const std::int64_t begin = std::max(segment.offset, bucket.offset);
+      const std::int64_t end =
+          std::min(segment.offset + segment.elems, bucket.offset + bucket.elems);
+      elems += std::max<std::int64_t>(end - begin, 0) * (bucket.sharded ? 1 : ranks);
+    }
+  }
   return elems;
 }
 
@@ -136,16 +145,16 @@ void train(Cluster& cluster,
            int rank,
            const SimulationRequest& request,
            const std::shared_ptr<const data::Dataset>& samples,
+           std::unique_ptr<SimulatedRank>& own,
            SharedPrograms& programs,
            SimulationResult& result) {
-  SimulatedRank context(cluster, rank, request, programs);
+  own = std::make_unique<SimulatedRank>(cluster, rank, request, programs);
+  SimulatedRank& context = *own;
   TrainOptions options = request.options;
   options.workers = 0;
   options.accepted = [&](bool) {
     result.startup[std::size_t(rank)] = cluster.traffic(rank);
     result.startup_s = std::max(result.startup_s, cluster.scheduler().now());
-    if (rank == 0 && programs.programs)
-      result.trained_elems = trained_elems(programs.programs->graph());
   };
   if (request.change_options) request.change_options(rank, options);
   Trainer trainer(context, request.model, request.loss, options);
@@ -156,27 +165,21 @@ void train(Cluster& cluster,
 
 Expression expected_sum(const TrainOptions& options, int ranks, std::int64_t samples) {
   const BatchPlan plan = plan_batch(options, ranks);
-  const Schedule all = make_schedule({.samples = samples,
-                                      .micro_batch = plan.micro_batch,
-                                      .shards = plan.shards,
-                                      .ranks = plan.cluster,
-                                      .cluster = plan.cluster},
-                                     0);
   std::vector<Expression> shards;
-  for (int slot = 0; slot < plan.cluster; ++slot)
-    for (const ShardWork& shard : make_schedule({.samples = samples,
-                                  .micro_batch = plan.micro_batch,
-                                  .shards = plan.shards,
-                                  .ranks = plan.cluster,
-                                  .cluster = plan.cluster},
-                                                slot)
-                                      .work) {
+  for (int slot = 0; slot < plan.cluster; ++slot) {
+    const Schedule all = make_schedule({.samples = samples,
+                                        .micro_batch = plan.micro_batch,
+                                        .shards = plan.shards,
+                                        .ranks = plan.cluster,
+                                        .cluster = plan.cluster},
+                                       slot);
+    for (const ShardWork& shard : all.work) {
       Expression sum = kZero;
       for (const MicroBatch& micro_batch : shard.micro_batches)
         sum = sum_of(sum, leaf(std::uint64_t(micro_batch.first_sample)));
       shards.push_back(sum);
     }
-  LOCKSTEP_ASSERT(std::ssize(shards) <= all.shards);
+  }
   return tree_of(shards);
 }
 
@@ -193,8 +196,12 @@ SimulationResult simulate(const SimulationRequest& request) {
   const std::shared_ptr<const data::Dataset> source =
       request.wrap_samples ? request.wrap_samples(samples) : samples;
   SharedPrograms programs;
-  result.ends = cluster.scheduler().run(
-      [&](int rank) { train(cluster, rank, request, source, programs, result); });
+  // Programs that ranks share know one of them: all live until none computes.
+  std::vector<std::unique_ptr<SimulatedRank>> contexts(static_cast<std::size_t>(ranks));
+  result.ends = cluster.scheduler().run([&](int rank) {
+    train(cluster, rank, request, source, contexts[std::size_t(rank)], programs, result);
+  });
+  contexts.clear();
   for (int r = 0; r < ranks; ++r) result.all.push_back(cluster.traffic(r));
   double before = result.startup_s;
   for (const auto& [step, end] : cluster.step_ends()) {
@@ -202,10 +209,14 @@ SimulationResult simulate(const SimulationRequest& request) {
     before = end;
   }
   result.loads = samples->loads();
+  if (programs.programs)
+    result.expected_elems =
+        std::ssize(result.steps) *
+        updated_elems(programs.programs->graph(), programs.programs->space(), ranks);
+  result.tree = cluster.first_sum();
   result.checked_elems = cluster.checked_elems();
   result.wrong_sum_count = cluster.wrong_sum_count();
   result.wrong_sums = cluster.wrong_sums();
-  result.switches = cluster.scheduler().switches();
   result.spans = cluster.spans();
   result.link_uses = cluster.links().uses();
   result.peak_bytes = peak_resident_bytes();

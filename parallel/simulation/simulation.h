@@ -24,8 +24,9 @@
 /// Exact, whatever the numbers of the models: which collectives each rank calls in which order with
 /// which sizes; that all come to their end for any order of arrival that was tried; which samples
 /// are loaded, by whom, how often; how each gradient was summed up (SumTrace). Modelled: times.
-/// Not there: threads of loaders, NCCL's and MPI's own algorithms, a rank's start before
-/// Trainer::fit() (Job), the watchdog, and what is written to disk.
+/// Collectives in stream order wait on the host until all have come, which NCCL's do not: what ends
+/// here ends there. Not there: threads of loaders, NCCL's and MPI's own algorithms, a rank's start
+/// before Trainer::fit() (Job), the watchdog, and what is written to disk.
 namespace lockstep::simulation {
 
 struct SimulationRequest {
@@ -45,9 +46,9 @@ struct SimulationRequest {
   std::function<void(int rank, TrainOptions& options)> change_options = {};
 };
 
-/// Ranks that one step says something of.
+/// From the end of rank 0's update in the step before to that in this one.
 struct SimulatedStep {
-  double begin = 0, end = 0;  ///< on rank 0: between the ends of steps
+  double begin = 0, end = 0;
 };
 
 struct SimulationResult {
@@ -58,13 +59,14 @@ struct SimulationResult {
   double startup_s = 0;  ///< simulated, to the first step
   /// Samples by how often they were loaded, of each epoch that was begun.
   std::map<std::uint64_t, std::map<int, std::int64_t>> loads;
-  std::int64_t micro_batches_most = 0, micro_batches_least = 0;  ///< of a rank, in a whole step
-  std::int64_t checked_elems = 0, wrong_sum_count = 0;
-  std::int64_t trained_elems = 0;  ///< of the model
-  std::vector<std::string> wrong_sums;
-  Expression tree =
-      kUnknown;  ///< of a whole step: how the gradients of its micro-batches are summed
-  std::uint64_t switches = 0;
+  std::int64_t min_micro_batches = 0, max_micro_batches = 0;  ///< of a rank, in a whole step
+  /// Elements that ranks updated from followed sums, each once a step; and those that they have to.
+  std::int64_t checked_elems = 0, expected_elems = 0;
+  std::int64_t wrong_sum_count = 0;
+  std::vector<std::string> wrong_sums;  ///< the first few
+  /// How rank 0's first update found the gradients of its micro-batches summed; kUnknown: sums were
+  /// not followed.
+  Expression tree = kUnknown;
   double wall_s = 0;
   std::uint64_t peak_bytes = 0;  ///< of this process
   std::map<int, std::vector<Span>> spans;

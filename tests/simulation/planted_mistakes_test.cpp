@@ -47,6 +47,32 @@ TEST(PlantedMistake, ARankSkipsACollective) {
       << "the first collective that rank 2 does not call with the others";
 }
 
+/// On processors ranks poll: what never comes must not be asked for without end.
+TEST(PlantedMistake, ARankThatPollsWaitsForEver) {
+  struct Skips final : Wrapped {
+    using Wrapped::Wrapped;
+    std::unique_ptr<Communicator> split(int color, int key) override {
+      struct Part final : Wrapped {
+        using Wrapped::Wrapped;
+        CommRequestPtr start_all_to_all(const float* send,
+                                        std::span<const CommBlock> to,
+                                        float* recv,
+                                        std::span<const CommBlock> from) override {
+          return ++calls == 3 ? DoneRequest::make()
+                              : Wrapped::start_all_to_all(send, to, recv, from);
+        }
+        int calls = 0;
+      };
+      return std::make_unique<Part>(Wrapped::split(color, key));
+    }
+  };
+  SimulationRequest request = planted([](int rank, auto own) {
+    return rank == 1 ? std::make_unique<Skips>(std::move(own)) : std::move(own);
+  });
+  request.cluster.device.gpu = false;
+  EXPECT_THAT(messages_of(simulate(request)), HasSubstr("rank 0: waits for all-to-all"));
+}
+
 TEST(PlantedMistake, ARankSendsAnotherSizeThanIsExpected) {
   struct Cuts final : Wrapped {
     using Wrapped::Wrapped;
