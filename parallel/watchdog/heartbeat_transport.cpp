@@ -175,7 +175,10 @@ void Peers::wake() {
 
 void Peers::turn(int milliseconds, PeerListener& listener) {
   std::array<epoll_event, 64> events;
-  const int ready = epoll_wait(events_.get(), events.data(), int(events.size()), milliseconds);
+  int ready = epoll_wait(events_.get(), events.data(), int(events.size()), milliseconds);
+  // A stop of this process ends the wait: what has arrived meanwhile is news for the next beat.
+  while (ready < 0 && errno == EINTR)
+    ready = epoll_wait(events_.get(), events.data(), int(events.size()), 0);
   for (int i = 0; i < ready; ++i) {
     const std::uint64_t tag = events[std::size_t(i)].data.u64;
     std::uint64_t ignored = 0;
