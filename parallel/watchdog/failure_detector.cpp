@@ -54,7 +54,7 @@ void FailureDetector::wake(double now) {
 
 void FailureDetector::beat(int number, const PositionNote& note, bool traced, double now) {
   Rank& rank = at(number);
-  rank.heard = now;
+  hear(number, now);
   rank.traced = traced;
   if (!same_place(rank.note, note)) note_progress(rank, now);
   learn(number, note);
@@ -62,7 +62,7 @@ void FailureDetector::beat(int number, const PositionNote& note, bool traced, do
 
 void FailureDetector::beat(int number, const Summary& summary, double now) {
   Rank& rank = at(number);
-  rank.heard = now;
+  hear(number, now);
   rank.traced = summary.traced;
   if (summary.moved) note_progress(rank, now);
   set_stage(rank, summary.stage);
@@ -72,6 +72,24 @@ void FailureDetector::beat(int number, const Summary& summary, double now) {
     if (summary.waits) rank.note.collective.name = "collective";
   }
   rank.waits = summary.waits;
+}
+
+void FailureDetector::hear(int number, double now) {
+  Rank& rank = at(number);
+  if (now - rank.heard > kPauseSeconds) excuse_below(number, now - rank.heard, now);
+  rank.heard = now;
+}
+
+/// So long `number` told nothing of those below it: as after a pause of this process. What it heard
+/// of them meanwhile may come later than its first beat.
+void FailureDetector::excuse_below(int number, double pause_s, double now) {
+  if (tree_ == nullptr || number == 0) return;  // of those below rank 0 this process hears itself
+  for (const int child : tree_->children(number)) {
+    Rank& rank = at(child);
+    rank.heard = std::min(rank.heard + pause_s, now);
+    rank.progressed = std::min(rank.progressed + pause_s, now);
+    excuse_below(child, pause_s, now);
+  }
 }
 
 void FailureDetector::learn(int number, const PositionNote& note) {
@@ -98,6 +116,7 @@ void FailureDetector::set_stage(Rank& rank, RunStage stage) {
 
 void FailureDetector::hold(int number, double now) {
   if (!watches(number)) return;
+  excuse_below(number, now - at(number).heard, now);
   at(number).heard = now;
   progressed_ = now;
   for (Rank& rank : ranks_) rank.progressed = now;

@@ -36,8 +36,9 @@ struct Verdict {
 /// when, in seconds of one monotonic clock. See Watchdog for the rules.
 ///
 /// In a tree rank 0 hears of most ranks through others. Such a rank is frozen where its parent has
-/// been heard of for so long since: the silence of a rank explains that of all below it. Those
-/// below a rank that has left are not watched any more.
+/// been heard of for so long since: the silence of a rank explains that of all below it, also where
+/// it ends with a beat that has no news of them yet. Those below a rank that has left are not
+/// watched any more.
 class FailureDetector {
  public:
   /// So much later than a connection closes, a report of its rank may still arrive.
@@ -77,7 +78,7 @@ class FailureDetector {
   /// Where `rank` is, though it has not been heard of again.
   void learn(int rank, const PositionNote& note);
   /// A debugger was found to hold `rank`: that no rank made progress until `now` is not held
-  /// against anyone.
+  /// against anyone, nor is the silence of those below it.
   void hold(int rank, double now);
   void goodbye(int rank, bool after_error, double now);
   void closed(int rank, double now);
@@ -107,6 +108,8 @@ class FailureDetector {
   const Rank& at(int rank) const { return ranks_[std::size_t(rank - first_)]; }
   void end(int rank, State state, double now);
   void lose_sight(int rank, double now);
+  void hear(int rank, double now);
+  void excuse_below(int rank, double pause_s, double now);
   void note_progress(Rank& rank, double now);
   void set_stage(Rank& rank, RunStage stage);
   double silence(int rank, double now) const;

@@ -127,14 +127,14 @@ void Peers::exchange_invitations(Communicator& host) {
 }
 
 void Peers::connect(double limit_s) {
-  LOCKSTEP_ASSERT(rank_ > 0 && !peers_.back().is_open());
+  LOCKSTEP_ASSERT(to_parent() != nullptr && !to_parent()->is_open());
   const int parent = tree_.parent(rank_);
-  peers_.back() = connect_to(parents_,
-                             parent,
-                             rank_,
-                             card(rank_).on_machine_of(card(parent)),
-                             limit_s,
-                             bytes_from_subtree(tree_.subtree_size(rank_)));
+  *to_parent() = connect_to(parents_,
+                            parent,
+                            rank_,
+                            card(rank_).on_machine_of(card(parent)),
+                            limit_s,
+                            bytes_from_subtree(tree_.subtree_size(rank_)));
 }
 
 void Peers::begin(PeerListener& listener) {
@@ -175,7 +175,10 @@ void Peers::wake() {
 
 void Peers::turn(int milliseconds, PeerListener& listener) {
   std::array<epoll_event, 64> events;
-  const int ready = epoll_wait(events_.get(), events.data(), int(events.size()), milliseconds);
+  int ready = epoll_wait(events_.get(), events.data(), int(events.size()), milliseconds);
+  // A stop of this process ends the wait: what has arrived meanwhile is news for the next beat.
+  while (ready < 0 && errno == EINTR)
+    ready = epoll_wait(events_.get(), events.data(), int(events.size()), 0);
   for (int i = 0; i < ready; ++i) {
     const std::uint64_t tag = events[std::size_t(i)].data.u64;
     std::uint64_t ignored = 0;
@@ -281,7 +284,7 @@ void Peers::resolve(int milliseconds) {
 }
 
 void Peers::finish_sending() {
-  if (rank_ > 0) peers_.back().finish_sending();
+  if (Connection* const above = to_parent()) above->finish_sending();
 }
 
 void Peers::await_ends(int milliseconds, bool of_parent) {

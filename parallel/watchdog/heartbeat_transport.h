@@ -77,13 +77,16 @@ class Peers {
   }
   template <typename Message>
   void send_to_parent(Kind kind, const Message& message) {
-    if (rank_ > 0) peers_.back().send(kind, message);
+    if (Connection* const above = to_parent()) above->send(kind, message);
   }
   /// A beat, and before it, for the parent, the news of the ranks below. To whom older messages are
   /// still on their way it is skipped: the next one says more.
   void send_beat(const Beat& beat, const HeartbeatRelay::News& news);
   /// Whether the parent gets the next beat, and may be sent what it can do without.
-  bool parent_is_idle() const { return rank_ > 0 && is_idle(peers_.back()); }
+  bool parent_is_idle() const {
+    const Connection* const above = to_parent();
+    return above != nullptr && is_idle(*above);
+  }
   void flush();
   /// Waits at most so long until everything is sent.
   void resolve(int milliseconds);
@@ -119,6 +122,11 @@ class Peers {
   void read_applicant(int descriptor);
   void read_peer(std::size_t index, PeerListener& listener);
   bool is_parent(std::size_t index) const { return rank_ > 0 && index + 1 == peers_.size(); }
+  /// Null: rank 0 has none, nor has any other rank where no rank is watched.
+  Connection* to_parent() { return rank_ > 0 && !peers_.empty() ? &peers_.back() : nullptr; }
+  const Connection* to_parent() const {
+    return rank_ > 0 && !peers_.empty() ? &peers_.back() : nullptr;
+  }
   void await_ends(int milliseconds, bool of_parent);
 
   int rank_;

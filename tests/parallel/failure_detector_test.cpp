@@ -65,6 +65,28 @@ TEST(FailureDetector, OneRankThatWorksIsEnough) {
       << "a slow rank is not stuck";
 }
 
+// Rank 1 is the parent of rank 3, which is known through it.
+TEST(FailureDetector, WhoIsBelowARankThatADebuggerHoldsIsNotAccused) {
+  const std::vector<int> hosts{0, 1, 2, 3, 4};
+  const watch::HeartbeatTree tree(hosts, 2);
+  ASSERT_EQ(tree.parent(3), 1);
+  Ranks ranks(5, kShort);
+  ranks.judge = FailureDetector(tree, 0, 0);
+  ranks.judge.set_limits(kShort);
+  ASSERT_FALSE(ranks.work(2));
+  const auto others = [](int r) { return r == 0 || r == 2; };
+  auto verdict = ranks.pass(10, others, others);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 1);
+  ranks.judge.hold(1, ranks.time);
+  verdict = ranks.judge.judge(ranks.time);
+  EXPECT_FALSE(verdict) << "of rank " << verdict->rank;
+  // Once rank 1 is heard of again, so is rank 3, or it is accused.
+  verdict = ranks.pass(10, Ranks::all, [](int r) { return r != 3; });
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 3);
+}
+
 TEST(FailureDetector, AClosedConnectionIsADeathOnceLastWordsCouldHaveCome) {
   Ranks ranks(3, kShort);
   ranks.work(1);

@@ -182,6 +182,32 @@ TEST(HeartbeatNode, AShortFreezeOfAnInnerRankAccusesNobody) {
   EXPECT_FALSE(watch.verdict());
 }
 
+// Who is stopped for longer than the limit has nothing to say of its children at first, as their
+// beats lie unread where its own goes out.
+TEST(HeartbeatNode, WhomADebuggerStopsAndWhoIsBelowAreNotAccused) {
+  for_each_fault([](SimulatedWatch& watch, int rank) {
+    if (watch.tree().ranks() > 1000) return;
+    watch[rank].is_traced = true;
+    watch.pass(2 * kSlowBeat + watch.tree().depth() * kSlowBeat + travel(watch.tree()));
+    watch[rank].is_frozen = true;
+    watch.pass(4);
+    EXPECT_FALSE(watch.verdict());
+    watch[rank].is_frozen = watch[rank].reads = false;
+    watch.pass(kTick);
+    watch[rank].reads = true;
+    watch.pass(2);
+    EXPECT_FALSE(watch.verdict()) << "of rank " << watch.verdict()->rank;
+    // It is watched as ever.
+    watch[rank].is_traced = false;
+    watch.pass(2);
+    const double start = watch.time();
+    watch[rank].is_frozen = true;
+    watch.pass(30);
+    const watch::HeartbeatTree& tree = watch.tree();
+    expect_end(watch, rank, start, 3 + 2 * kSlowBeat + tree.depth() * kSlowBeat + travel(tree));
+  });
+}
+
 TEST(HeartbeatNode, AnErrorOfAnyRankEndsAllAfterThreeSeconds) {
   for (const int rank : {0, 1, 3, 9, 11}) {
     SimulatedWatch watch = make_watch({12, 3, 2});

@@ -28,7 +28,9 @@ class SimulatedWatch {
     bool works = true;  // makes progress
     bool is_dead = false;
     bool is_frozen = false;  // or cut off from its parent, and what is below with it
-    int accused = -1;        // by the record that it has
+    bool is_traced = false;
+    bool reads = true;  // what has arrived, before it beats
+    int accused = -1;   // by the record that it has
     double ended_at = -1;
     std::unique_ptr<watch::HeartbeatNode> node;
     int next_beat = 0;  // tick
@@ -107,8 +109,9 @@ class SimulatedWatch {
       if (acts(r)) at(r).node->detector().wake(time_);
     for (const Sent& one : arriving) {
       // A frozen rank reads later.
-      if (at(one.to).is_frozen && !at(one.to).is_dead) sent_.push_back(one);
-      if (acts(one.to)) receive(one.to, one.message);
+      const bool reads = at(one.to).reads && !at(one.to).is_frozen;
+      if (!reads && !at(one.to).is_dead) sent_.push_back(one);
+      if (reads && acts(one.to)) receive(one.to, one.message);
     }
     for (int r = 0; r < tree_.ranks(); ++r)
       if (acts(r)) turn(r);
@@ -157,7 +160,7 @@ class SimulatedWatch {
 
   void beat(int r) {
     at(r).next_beat = ticks_ + 5 + int(random_() % 2);
-    const watch::Beat own = watch::pack(at(r).note, false);
+    const watch::Beat own = watch::pack(at(r).note, at(r).is_traced);
     at(r).node->on_own_beat(own, time_);
     for (const int child : tree_.children(r)) send(child, {r, own});
     if (r == 0) return;

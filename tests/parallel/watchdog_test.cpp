@@ -34,6 +34,8 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+const WatchLimits kNoLimits{.training_s = 0, .start_s = 0, .evaluation_s = 0, .saving_s = 0};
+
 /// A rank that works, as far as `until_stopped`, and leaves in order.
 int work(ForkedCommunicator& world, SharedMemory& memory, const WatchLimits& limits) {
   Position position;
@@ -215,7 +217,7 @@ TEST(Watchdog, SixteenRanks) {
 }
 
 TEST(Watchdog, WithoutAnyLimitNobodyIsWatched) {
-  ForkedRanks ranks(2, working({.training_s = 0, .start_s = 0, .evaluation_s = 0, .saving_s = 0}));
+  ForkedRanks ranks(2, working(kNoLimits));
   ranks.await(kReady, 2);
   ranks.signal(1, SIGKILL);
   std::this_thread::sleep_for(2s);
@@ -249,32 +251,47 @@ TEST(Watchdog, ADebuggerThatStopsAllThreadsIsNoFreeze) {
   EXPECT_EQ(ranks.memory().flags[kCulprit], 1);
 }
 
-// A rank, its launcher and the launcher's launcher, which reads what the rank left.
+/// A rank, its launcher, which ends once all are ready, and the launcher's launcher, which reads
+/// what the rank left.
+int outlive_launcher(ForkedCommunicator& world,
+                     SharedMemory& memory,
+                     const WatchLimits& limits,
+                     bool has_launcher) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    if (fork() == 0) {
+      const Position position;
+      const Watchdog watchdog(world, position, failure_handler(memory), limits, has_launcher);
+      ++memory.flags[kReady];
+      std::this_thread::sleep_for(3s);
+      _exit(42);
+    }
+    while (memory.flags[kReady] < world.size()) std::this_thread::sleep_for(1ms);
+    _exit(0);
+  }
+  waitpid(launcher, nullptr, 0);
+  int status = 0;
+  waitpid(-1, &status, 0);
+  return WIFSIGNALED(status) ? 99 : WEXITSTATUS(status);
+}
+
 TEST(Watchdog, ARankEndsWithItsLauncher) {
   for (const bool has_launcher : {true, false}) {
-    ForkedRanks ranks(1, [has_launcher](ForkedCommunicator&, SharedMemory& memory) {
-      prctl(PR_SET_CHILD_SUBREAPER, 1);
-      const pid_t launcher = fork();
-      if (launcher == 0) {
-        if (fork() == 0) {
-          ForkedCommunicator alone(memory, 0, 1);
-          const Position position;
-          const Watchdog watchdog(alone, position, failure_handler(memory), {}, has_launcher);
-          memory.flags[kReady] = 1;
-          std::this_thread::sleep_for(3s);
-          _exit(42);
-        }
-        while (memory.flags[kReady] == 0) std::this_thread::sleep_for(1ms);
-        _exit(0);
-      }
-      waitpid(launcher, nullptr, 0);
-      int status = 0;
-      waitpid(-1, &status, 0);
-      return WEXITSTATUS(status);
+    ForkedRanks ranks(1, [has_launcher](ForkedCommunicator& world, SharedMemory& memory) {
+      return outlive_launcher(world, memory, {}, has_launcher);
     });
     EXPECT_THAT(ranks.wait(8), ElementsAre(has_launcher ? 1 : 42));
     EXPECT_EQ(ranks.memory().flags[kRecords], has_launcher ? 1 : 0);
   }
+}
+
+TEST(Watchdog, RanksThatNobodyWatchesEndWithTheirLaunchers) {
+  ForkedRanks ranks(3, [](ForkedCommunicator& world, SharedMemory& memory) {
+    return outlive_launcher(world, memory, kNoLimits, true);
+  });
+  EXPECT_THAT(ranks.wait(8), Each(1));
+  EXPECT_EQ(ranks.memory().flags[kRecords], 3);
 }
 
 }  // namespace
