@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <initializer_list>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "core/io/run_log.h"
 #include "parallel/watchdog/fault_record.h"
@@ -40,17 +44,20 @@ class FaultLog {
 
  private:
   struct Log {
-    /// Open, also where it has been closed since.
-    RunLog& reopened();
-    RunLog log, again;
+    RunLog log;
+    bool is_open = false;           // and not about to be closed
+    std::shared_ptr<RunLog> again;  // opened after that
     std::string file;
     RunLog::Open how = RunLog::Open::append;
   };
-  void write_locked(const std::string& object);
+  void open(Log& one, const std::string& file, RunLog opened);
+  void write_lines(Log& one, std::initializer_list<std::string_view> lines);
 
-  std::mutex opening_;
+  /// For the members below, never while a file is opened, written or closed: a file system that
+  /// hangs under one log must not keep a verdict from the other.
+  std::mutex picking_;
   Log transcript_, host_;
-  int rank_ = 0;
+  std::atomic<int> rank_{0};
 };
 
 /// Writes to standard error without ever waiting for a reader for more than a moment; what does not

@@ -41,8 +41,9 @@ struct ncclComm {
   std::atomic<int> state = ncclInProgress;
   std::atomic<int> failure = ncclSuccess;  ///< what is said once nothing is in progress
   std::atomic<int> polls_left = 0;
-  long last_capture = 0;  ///< FakeNccl::capture_of()
-  int captures = 0;       ///< that had calls of it
+  bool is_new_part = false;  ///< of a split that is done, where it is itself not ready yet
+  long last_capture = 0;     ///< FakeNccl::capture_of()
+  int captures = 0;          ///< that had calls of it
   std::atomic<bool> ended = false, aborted = false;
   std::atomic<int> captured = 0;  ///< groups of calls that graphs hold
   std::atomic<int> eager = 0;     ///< groups of calls that streams hold

@@ -110,7 +110,8 @@ bool split_is_complete(ncclComm& comm) {
   MPI_Group_free(&all);
   MPI_Comm_rank(part->mpi, &part->rank);
   MPI_Comm_size(part->mpi, &part->size);
-  part->state = ncclSuccess;
+  part->polls_left = int(fake_nccl()->polls);
+  part->is_new_part = true;
   *made = part;
   ++fake_nccl()->joined;
   ++fake_nccl()->splits;

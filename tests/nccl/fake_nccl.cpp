@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "tests/nccl/fake_comm.h"
 
@@ -219,11 +220,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* status) {
   if (comm->ended) fake_nccl_dies("a communicator is asked that is no more");
   if (comm->state == ncclInProgress && comm->polls_left-- <= 0) {
     const bool splits = comm->split.made != nullptr;
-    if (comm->mpi != MPI_COMM_NULL && !splits) {
-      comm->state = ncclSuccess;
-    } else if (const int failed = fake_nccl()->init_status; failed != 0) {
+    const bool is_made = comm->mpi != MPI_COMM_NULL && !splits;
+    const bool is_new_part = std::exchange(comm->is_new_part, false);
+    const int failed = is_new_part ? fake_nccl()->part_status : fake_nccl()->init_status;
+    if (failed != 0 && (is_new_part || !is_made)) {
       fake_nccl_says("Call to connect failed: no route to host");
       comm->state = failed;
+    } else if (is_made) {
+      comm->state = ncclSuccess;
     } else if (splits) {
       if (comm->split.request != MPI_REQUEST_NULL && split_is_complete(*comm))
         comm->state = ncclSuccess;

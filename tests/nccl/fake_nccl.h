@@ -16,6 +16,7 @@ struct FakeNccl {
   std::atomic<int> polls = 2;        ///< so often a call is in progress when asked about
   std::atomic<int> id_status = 0;    ///< of ncclGetUniqueId
   std::atomic<int> init_status = 0;  ///< what a communicator says at last that is being made
+  std::atomic<int> part_status = 0;  ///< the same of a part, once the split that made it is done
   std::atomic<bool> never_joins = false;
   /// After that group of calls, from 1, there is an error; 0: never. Groups count when they are
   /// asked for, replays when a graph does one.

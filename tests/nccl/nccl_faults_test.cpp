@@ -78,6 +78,7 @@ class NcclFaults : public ::testing::Test {
     FakeNccl& played = fake();
     played.version = 22809;
     played.id_status = played.init_status = played.fails_at = played.fails_at_replay = 0;
+    played.part_status = 0;
     played.never_joins = false;
   }
 };
@@ -162,6 +163,19 @@ TEST_F(NcclFaults, APartThatOneRankCannotJoinIsNamedOnAll) {
               AllOf(HasSubstr(fmt::format("rank {} (", mpi_world().size() - 1)),
                     HasSubstr("no route to host"),
                     HasSubstr("NCCL_DEBUG=WARN")));
+}
+
+// NCCL reports the split as done, and what it has made as still under way.
+TEST_F(NcclFaults, APartThatFailsAfterItsSplitIsNamedOnAll) {
+  const auto comm = make_nccl();
+  if (is_last()) fake().part_status = kSystemError;
+  const int aborted = fake().aborted;
+  EXPECT_THAT(error_of<EnvironmentError>([&] { comm->split(0, 0); }),
+              AllOf(HasSubstr(fmt::format("rank {} (", mpi_world().size() - 1)),
+                    HasSubstr("unhandled system error: Call to connect failed: no route to host"),
+                    HasSubstr("NCCL_DEBUG=WARN")));
+  await_aborts(aborted + 2);
+  EXPECT_EQ(fake().aborted, aborted + 2) << "the part, and what was split";
 }
 
 TEST_F(NcclFaults, AnErrorBehindTheBackEndsAllCollectives) {

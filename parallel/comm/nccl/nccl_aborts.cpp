@@ -2,7 +2,9 @@
 #include "parallel/comm/nccl/nccl_aborts.h"
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "core/base/signal_masked_thread.h"
@@ -32,7 +34,7 @@ void NcclAborts::start(const Nccl& nccl,
   count(*under_way_, 1);
   try {
     start_signal_masked_thread(
-        [abort = nccl.ncclCommAbort, comm, part = std::move(part), under_way = under_way_, count] {
+        [abort = nccl.ncclCommAbort, comm, part, under_way = under_way_, count] {
           abort(comm);
           if (part && *part != nullptr) abort(*part);
           count(*under_way, -1);
@@ -40,6 +42,10 @@ void NcclAborts::start(const Nccl& nccl,
         .detach();
   } catch (const std::exception&) {
     count(*under_way_, -1);
+    // Without the abort the split may still be at work, and write there: it is never freed.
+    using Part = std::shared_ptr<const ncclComm_t>;
+    alignas(Part) std::byte never_destroyed[sizeof(Part)];
+    new (never_destroyed) Part(std::move(part));
   }
 }
 

@@ -33,9 +33,9 @@ class NcclAborts {
   NcclAborts& operator=(const NcclAborts&) = delete;
 
   /// Begins to abort `comm`, which must not be used any more, and returns at once. Without memory
-  /// for a thread nothing happens. `part`: where a split of `comm` that has not ended puts the
+  /// for a thread nothing is aborted. `part`: where a split of `comm` that has not ended puts the
   /// part, which is aborted after it: the abort of `comm` ends that split, and NCCL touches the
-  /// part in it.
+  /// part in it. Until then it stays there.
   void start(const Nccl& nccl,
              ncclComm_t comm,
              std::shared_ptr<const ncclComm_t> part = {}) noexcept;

@@ -108,9 +108,9 @@ std::string NcclLink::split(NcclLink* part, int color, double limit_s) {
     // NCCL has filled it by now, and may still be at work on it.
     const std::lock_guard part_lock(part->mutex_);
     part->comm_ = *made;
-    status = part->await(status, end);
+    status = part->await(part->async_status(), end);
     if (status == ncclSuccess) return {};
-    const std::string text = describe_join(status, limit_s);
+    const std::string text = part->describe_join(status, limit_s);
     part->give_up();
     give_up();
     return text;
