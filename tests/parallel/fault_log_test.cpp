@@ -46,7 +46,7 @@ TEST_F(FaultLogTest, ARecordAfterTheCloseIsInBoth) {
   EXPECT_THAT(content_of(host_), HasSubstr("rank 3 is frozen"));
 }
 
-// The host's file is a pipe that nobody reads until the record has been written.
+// The host's file is a pipe that is not read until the record has been written.
 TEST_F(FaultLogTest, AHostLogThatHangsKeepsNoRecordFromTheTranscript) {
   ASSERT_EQ(mkfifo(host_.c_str(), 0600), 0);
   log_.open_host(host_, 2);
