@@ -30,6 +30,7 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_LOCAL_RANK", &Env::local_rank},
     Entry{"LOCKSTEP_STARTED", &Env::started},
     Entry{"LOCKSTEP_RESTARTED", &Env::restarted},
+    Entry{"LOCKSTEP_SNAPSHOTS", &Env::snapshots},
     Entry{"LOCKSTEP_TEST_DATA", &Env::test_data},
     Entry{"LOCKSTEP_TEST_SEED", &Env::test_seed},
     Entry{"LOCKSTEP_DUMP", &Env::dump},

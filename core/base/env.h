@@ -21,6 +21,8 @@ struct Env {
   /// LOCKSTEP_RESTARTED: set by `lockstep run` from the second start on: what is in --out comes
   /// from an earlier one.
   std::optional<std::string> restarted;
+  /// LOCKSTEP_SNAPSHOTS: set by `lockstep run`: the folder in memory for the ranks' snapshots.
+  std::optional<std::string> snapshots;
   std::optional<std::string> test_data;  ///< LOCKSTEP_TEST_DATA: folder of real data for tests
   /// LOCKSTEP_TEST_SEED: a number; operator tests draw other inputs for another one.
   std::optional<std::string> test_seed;

@@ -125,6 +125,12 @@ void write_checkpoint_part(const std::filesystem::path& folder,
 /// what is not damage: a newer format version, files that may not be read.
 CheckpointState verify_checkpoint(const std::filesystem::path& checkpoint);
 
+/// Copies a whole checkpoint into `folder`, where it is whole or not there at any moment, and
+/// returns its path there; one of that step that is there stays. Throws DataError as
+/// verify_checkpoint(), EnvironmentError as write_checkpoint().
+std::filesystem::path copy_checkpoint(const std::filesystem::path& checkpoint,
+                                      const std::filesystem::path& folder);
+
 /// SHA-256 of the manifest of a checkpoint: equal where checkpoints are.
 std::string checkpoint_digest(const std::filesystem::path& checkpoint);
 
@@ -141,6 +147,9 @@ std::optional<FoundCheckpoint> newest_checkpoint(const std::filesystem::path& fo
 
 /// Removes what saves that were cut off have left in `folder`. Only for who holds the run's lock.
 void remove_temporaries(const std::filesystem::path& folder);
+
+/// Removes every checkpoint of `folder`, which may be missing. Throws EnvironmentError.
+void remove_checkpoints(const std::filesystem::path& folder);
 
 /// Keeps the `keep` newest checkpoints of `folder` and those of the steps `best_step` and
 /// `rollback_base` (-1: none), and removes the older others, oldest first. `newest` has just been

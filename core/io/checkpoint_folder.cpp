@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <regex>
+#include <span>
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
+#include "core/io/output_file.h"
 
 namespace lockstep::io {
 namespace fs = std::filesystem;
@@ -57,6 +60,18 @@ void tidy(const fs::path& folder, const std::string& name) {
   } else {  // the save was cut off after the old one had lost its name
     rename_path(folder / name, target);
   }
+}
+
+void copy_whole_file(const fs::path& from, const fs::path& to) {
+  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  std::ifstream in(from, std::ios::binary);
+  if (!in) throw EnvironmentError(as_written(from.string()) + ": cannot be opened");
+  OutputFile out(to, OutputFile::IfThere::refused);
+  std::vector<char> piece(kPiece);
+  while (in.read(piece.data(), std::streamsize(piece.size())), in.gcount() > 0)
+    out.write(std::as_bytes(std::span(piece.data(), std::size_t(in.gcount()))));
+  if (in.bad()) throw EnvironmentError(as_written(from.string()) + ": cannot be read");
+  out.finish();
 }
 
 }  // namespace
@@ -109,8 +124,37 @@ std::optional<FoundCheckpoint> newest_checkpoint(const fs::path& folder,
   return std::nullopt;
 }
 
+fs::path copy_checkpoint(const fs::path& checkpoint, const fs::path& folder) {
+  const std::int64_t step = verify_checkpoint(checkpoint).step;
+  const fs::path target = folder / checkpoint_name(step);
+  create_folders(folder);
+  if (name_exists(target)) return target;
+  const fs::path unfinished = folder / unfinished_name(step);
+  remove_tree(unfinished);
+  try {
+    create_folder(unfinished);
+    for (const std::string& name : names_in(checkpoint))
+      copy_whole_file(checkpoint / name, unfinished / name);
+    sync_folder(unfinished);
+    (void)verify_checkpoint(unfinished);  // memory may lie, or change meanwhile
+    rename_path(unfinished, target);
+    sync_folder(folder);
+  } catch (...) {
+    try {
+      remove_tree(unfinished);
+    } catch (const EnvironmentError&) {  // the first error says more; a later start removes it
+    }
+    throw;
+  }
+  return target;
+}
+
 void remove_temporaries(const fs::path& folder) {
   for (const std::string& name : names_in(folder)) tidy(folder, name);
+}
+
+void remove_checkpoints(const fs::path& folder) {
+  for (const std::int64_t step : steps_in(folder)) remove_checkpoint(folder, step);
 }
 
 std::vector<std::string> remove_old_checkpoints(const fs::path& folder,

@@ -34,7 +34,7 @@ constexpr const char* kNoMemory = "out of memory";
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::filesystem::path folder, int keep)
-    : folder_(std::move(folder)), keep_(keep) {
+    : place_{std::move(folder), keep} {
   const SignalsBlocked blocked;
   try {
     thread_ = std::thread([this] { work(); });
@@ -65,13 +65,14 @@ bool CheckpointWriter::idle() const {
   return !content_.has_value();
 }
 
-void CheckpointWriter::start(CheckpointContent content) {
+void CheckpointWriter::start(CheckpointContent content, CheckpointPlace place) {
   auto progress = std::make_unique<SaveProgress>();
   {
     const std::lock_guard lock(mutex_);
     LOCKSTEP_ASSERT(!content_.has_value());
     results_.reserve(results_.size() + 1);  // so that the thread needs no memory to report
     content_ = std::move(content);
+    written_into_ = std::move(place);
     progress_ = std::move(progress);
   }
   changed_.notify_all();
@@ -107,7 +108,8 @@ void CheckpointWriter::work() {
     if (!content_.has_value()) return;
     SaveProgress& progress = *progress_;
     lock.unlock();
-    CheckpointResult result = write(*content_, progress);  // start() leaves both until it is empty
+    // start() leaves all three until content_ is empty.
+    CheckpointResult result = write(*content_, written_into_, progress);
     lock.lock();
     results_.push_back(std::move(result));
     progress.set(SaveStage::over);
@@ -117,7 +119,8 @@ void CheckpointWriter::work() {
 }
 
 CheckpointResult CheckpointWriter::write(const CheckpointContent& content,
-                                         SaveProgress& progress) const {
+                                         const CheckpointPlace& place,
+                                         SaveProgress& progress) {
   CheckpointResult result;
   result.step = content.state.step;
   const auto start = std::chrono::steady_clock::now();
@@ -125,15 +128,15 @@ CheckpointResult CheckpointWriter::write(const CheckpointContent& content,
   try {
     try {
       if (content.writers.rank > 0) {
-        write_checkpoint_part(folder_, content, progress);
+        write_checkpoint_part(place.folder, content, progress);
         whole = true;
         return result;
       }
-      result.path = write_checkpoint(folder_, content, &progress);
+      result.path = write_checkpoint(place.folder, content, &progress);
       whole = true;
       const CheckpointState& state = content.state;
-      result.not_removed =
-          remove_old_checkpoints(folder_, result.step, keep_, state.best_step, state.rollback_base);
+      result.not_removed = remove_old_checkpoints(
+          place.folder, result.step, place.keep, state.best_step, state.rollback_base);
     } catch (const Error& error) {
       (whole ? result.not_removed.emplace_back() : result.error) = error.what();
       result.hint = error.hint();

@@ -14,6 +14,12 @@
 
 namespace lockstep::io {
 
+/// A folder of checkpoints, and how many of the newest stay in it.
+struct CheckpointPlace {
+  std::filesystem::path folder;
+  int keep = 1;
+};
+
 /// What became of one save.
 struct CheckpointResult {
   std::int64_t step = 0;
@@ -29,7 +35,8 @@ struct CheckpointResult {
 /// results, never exceptions: a full disk must not end a training.
 class CheckpointWriter {
  public:
-  /// Starts the thread. `keep` newest checkpoints stay.
+  /// Starts the thread, which writes into `folder` what start() names no other place for. `keep`
+  /// newest checkpoints stay.
   CheckpointWriter(std::filesystem::path folder, int keep);
   /// Finishes the save that is under way, unless other ranks keep it waiting for kGraceSeconds.
   ~CheckpointWriter();
@@ -41,7 +48,8 @@ class CheckpointWriter {
   bool idle() const;
   /// Hands `content` to the thread; what its tensors and parameters point to must stay as it is
   /// until idle(). Throws InternalError unless idle().
-  void start(CheckpointContent content);
+  void start(CheckpointContent content) { start(std::move(content), place_); }
+  void start(CheckpointContent content, CheckpointPlace place);
   /// Waits until idle().
   void wait();
   /// Waits until the save that was last begun has come to `stage`, for `seconds` at most. Whether
@@ -57,13 +65,15 @@ class CheckpointWriter {
 
  private:
   void work();
-  CheckpointResult write(const CheckpointContent& content, SaveProgress& progress) const;
+  static CheckpointResult write(const CheckpointContent& content,
+                                const CheckpointPlace& place,
+                                SaveProgress& progress);
 
-  std::filesystem::path folder_;
-  int keep_;
+  CheckpointPlace place_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<CheckpointContent> content_;  // being written; empty: idle
+  CheckpointPlace written_into_;              // of content_
   std::unique_ptr<SaveProgress> progress_;    // of content_, or of the one before
   std::vector<CheckpointResult> results_;
   bool stop_ = false;

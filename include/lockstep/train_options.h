@@ -92,6 +92,12 @@ struct CheckpointOptions {
   std::int64_t every_steps = 0;  ///< 0: not by steps
   double every_seconds = 0;      ///< by rank 0's clock; 0: not by time
   int keep = 2;                  ///< newest that stay, in addition to the best by BestBy
+  /// Folder of a memory file system for snapshots: checkpoints in between, which outlive the
+  /// processes and not the host, of which the newest stays. For ranks of one host. Empty: none.
+  std::string snapshot_folder = {};
+  /// Between two snapshots, by rank 0's clock; 0: as often as takes 0.5% of the time by what the
+  /// one before took, and at most once a second.
+  double snapshot_seconds = 0;
   /// "auto": from the newest in `folder` that verifies, from the start where there is none; or the
   /// path of a checkpoint, or of a run whose newest it is to be; empty: from the start.
   std::string resume = {};

@@ -60,6 +60,9 @@ struct EvaluationRecord {
 struct CheckpointRecord {
   std::int64_t step = 0;  ///< steps done
   std::string path;
+  /// A snapshot in memory (CheckpointOptions::snapshot_folder), of which only the first that fails
+  /// is reported, with `error`: the run continues without them.
+  bool in_memory = false;
   double seconds = 0;  ///< of writing, concurrently with training, until all ranks' parts are there
   double stall_ms = 0;  ///< that training stalled for the snapshot, on rank 0
   std::string error;    ///< empty: it is whole
@@ -81,6 +84,7 @@ struct ResumeRecord {
   std::int64_t step = 0;   ///< steps done
   bool evaluated = false;  ///< the validation due after that step is done as well
   std::string path;
+  bool in_memory = false;  ///< it is a snapshot: CheckpointOptions::snapshot_folder
   std::vector<std::string> skipped_checkpoints;  ///< newer ones that are damaged: name and reason
   std::vector<std::string> overridden;  ///< settings that differ, allowed by resume_override
 };

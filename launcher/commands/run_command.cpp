@@ -20,6 +20,7 @@
 #include "launcher/output/run_folder.h"
 #include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_lock.h"
+#include "launcher/output/snapshot_folder.h"
 #include "launcher/processes/shell_text.h"
 #include "launcher/settings/command_line.h"
 #include "lockstep/console.h"
@@ -51,6 +52,7 @@ class Run {
     fs::create_directories(out(), ignored);
     lock_.emplace(out(), RunLock::kSupervisor);
     if (may_go_on()) standing_ = glance_at(out(), standing_);
+    make_snapshot_folder();
   }
 
   int supervise_all() {
@@ -68,11 +70,12 @@ class Run {
       const RunProgress before = standing_;
       // Reading every byte of a checkpoint is for those that a restart would begin from.
       const bool over = ending.exit_code == 0 || was_stopped(attempt);
-      if (may_go_on()) standing_ = over ? glance_at(out(), before) : verify_in(out(), before);
+      if (may_go_on()) standing_ = over ? glance_at(out(), before) : whole_in_run(before);
       attempt.progress = standing_.step > before.step;
       verdict = policy_.next(attempt);
       code = verdict == Verdict::stopped ? int(ExitCode::requeue) : ending.exit_code;
       const bool failed = verdict == Verdict::failed || verdict == Verdict::exhausted;
+      if (verdict != Verdict::restart && verdict != Verdict::done) keep_snapshot();
       if (failed) say_share(trained_before);
       report(ending, verdict);  // who failed is said last
       if (failed) return code;
@@ -83,6 +86,42 @@ class Run {
   }
 
  private:
+  /// For ranks of this host, which is all that this process can look after.
+  void make_snapshot_folder() {
+    const bool one_host =
+        site_.hosts.empty() && launcher_ != Launcher::srun && !site_.slurm_allocation;
+    if (flags_.train.snapshot_every == "0" || !one_host) return;
+    snapshots_.emplace(out(), may_go_on());
+    if (!snapshots_->why_none().empty()) say("no snapshots in memory: " + snapshots_->why_none());
+    if (!snapshots_->is_taken_over()) return;
+    standing_ = with_snapshots(standing_, snapshots_->path());
+    say(fmt::format("took over the snapshots in memory that a killed run left: {}",
+                    snapshots_->path()));
+  }
+
+  /// The newest checkpoint or snapshot that verifies. Checkpoints are not read where a snapshot is
+  /// newer by its name, which it has from the moment when it is whole.
+  RunProgress whole_in_run(const RunProgress& before) const {
+    const std::string folder = snapshots_ ? snapshots_->path() : std::string();
+    const RunProgress glance = glance_at(out(), before);
+    if (snapshots_ && snapshots_->newest_step() > glance.step) {
+      const RunProgress newest = with_snapshots(RunProgress(), folder);
+      if (newest.step > glance.step) return newest;
+    }
+    return with_snapshots(verify_in(out(), before), folder);
+  }
+
+  /// Memory is given back at the end: what only it holds goes to the disk.
+  void keep_snapshot() {
+    if (!snapshots_) return;
+    try {
+      const auto step = snapshots_->save_to(fs::path(out()) / kCheckpointsFolder);
+      if (step) say(fmt::format("saved the snapshot of step {} as a checkpoint", *step));
+    } catch (const Error& error) {
+      say(fmt::format("the snapshot in memory could not be saved: {}", error.what()));
+    }
+  }
+
   /// One line of our own, between those of the ranks.
   void say(const std::string& text) { output_.out().line("lockstep run: " + text); }
 
@@ -113,6 +152,7 @@ class Run {
       child.variables["LOCKSTEP_STARTED"] = bar ? "terminal" : "plain";
     }
     child.variables["LOCKSTEP_RESTARTED"] = starts_ > 1 ? "1" : "";
+    child.variables["LOCKSTEP_SNAPSHOTS"] = snapshots_ ? snapshots_->path() : std::string();
     child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
     say(fmt::format("starting {} rank{} under {}{}{}",
                     ranks_,
@@ -187,7 +227,9 @@ class Run {
   int pause_and_prepare(int code) {
     do {
       const double pause = policy_.pause();
-      say(fmt::format("restart {} in {:g} s", policy_.restarts(), pause));
+      say(fmt::format("restart {}{}",
+                      policy_.restarts(),
+                      pause > 0 ? fmt::format(" in {:g} s", pause) : std::string()));
       signals_.wait(pause);
       if (signals_.requested()) return int(ExitCode::requeue);
       if (flags_.hosts.empty()) return code;
@@ -228,6 +270,7 @@ class Run {
   Clock::time_point begun_ = Clock::now();
   fs::file_time_type history_before_;
   std::optional<RunLock> lock_;
+  std::optional<SnapshotFolder> snapshots_;  // where ranks are on this host
 };
 
 }  // namespace

@@ -44,8 +44,9 @@ RestartPolicy::Verdict RestartPolicy::next(const Attempt& attempt) {
 
 double RestartPolicy::pause() const {
   constexpr double kLongestSeconds = 300;
+  if (without_progress_ <= 1) return 0;
   return std::min(std::max(kLongestSeconds, backoff_s_),
-                  backoff_s_ * std::exp2(std::max(0, without_progress_ - 1)));
+                  backoff_s_ * std::exp2(without_progress_ - 2));
 }
 
 }  // namespace lockstep

@@ -26,8 +26,8 @@ class RestartPolicy {
  public:
   enum class Verdict { done, stopped, failed, exhausted, restart };
 
-  /// At most `max_restarts` in a row without a newer checkpoint. Pauses double from `backoff_s` on
-  /// to at most five minutes.
+  /// At most `max_restarts` in a row without a newer checkpoint or snapshot. The first of a row
+  /// comes at once; then pauses double from `backoff_s` on to at most five minutes.
   RestartPolicy(int max_restarts, double backoff_s)
       : max_restarts_(max_restarts), backoff_s_(backoff_s) {}
 

@@ -38,11 +38,15 @@ void declare(CLI::App& app, RunFlags& flags, Raw& raw) {
   app.add_option("--ssh", flags.ssh, "program that reaches another host")
       ->type_name("PROGRAM")
       ->capture_default_str();
-  app.add_option("--max-restarts", raw.max_restarts, "in a row without a newer checkpoint")
+  app.add_option(
+         "--max-restarts", raw.max_restarts, "in a row without a newer checkpoint or snapshot")
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number("--max-restarts", 0, 1000000));
-  app.add_option("--backoff", flags.backoff_s, "pause before a restart; doubles up to 5 minutes")
+  app.add_option("--backoff",
+                 flags.backoff_s,
+                 "pause before a second restart in a row without a newer checkpoint or snapshot; "
+                 "doubles up to 5 minutes")
       ->type_name("SECONDS")
       ->capture_default_str()
       ->check(real_number("--backoff", 0, 86400));

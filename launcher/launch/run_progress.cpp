@@ -28,6 +28,12 @@ std::optional<double> wall_s_in(const std::filesystem::path& file) {
   }
 }
 
+RunProgress newest_in(const std::filesystem::path& checkpoints) {
+  std::vector<std::string> skipped_checkpoints;
+  const auto newest = io::newest_checkpoint(checkpoints, skipped_checkpoints);
+  return newest ? RunProgress{newest->state.step, newest->state.wall_s} : RunProgress{};
+}
+
 }  // namespace
 
 RunProgress glance_at(const std::filesystem::path& out, const RunProgress& before) {
@@ -47,11 +53,19 @@ RunProgress glance_at(const std::filesystem::path& out, const RunProgress& befor
 
 RunProgress verify_in(const std::filesystem::path& out, const RunProgress& before) {
   try {
-    std::vector<std::string> skipped_checkpoints;
-    const auto newest = io::newest_checkpoint(out / "checkpoints", skipped_checkpoints);
-    return newest ? RunProgress{newest->state.step, newest->state.wall_s} : RunProgress{};
+    return newest_in(out / "checkpoints");
   } catch (const std::exception&) {
     return before;
+  }
+}
+
+RunProgress with_snapshots(const RunProgress& saved, const std::string& folder) {
+  if (folder.empty()) return saved;
+  try {
+    const RunProgress newest = newest_in(folder);
+    return newest.step > saved.step ? newest : saved;
+  } catch (const std::exception&) {
+    return saved;
   }
 }
 

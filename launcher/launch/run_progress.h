@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 namespace lockstep {
 
@@ -18,5 +19,9 @@ RunProgress glance_at(const std::filesystem::path& out, const RunProgress& befor
 
 /// The same for the newest checkpoint that verifies: reads all of it.
 RunProgress verify_in(const std::filesystem::path& out, const RunProgress& before);
+
+/// The newest snapshot that verifies in `folder`, where it has more steps than `saved`, and
+/// otherwise that. An empty `folder` has none.
+RunProgress with_snapshots(const RunProgress& saved, const std::string& folder);
 
 }  // namespace lockstep

@@ -6,11 +6,13 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "core/base/env.h"
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "launcher/output/metrics_file.h"
 #include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_json.h"
+#include "launcher/output/snapshot_folder.h"
 #include "launcher/output/tensorboard_file.h"
 #include "lockstep/error.h"
 #include "parallel/session/error_report.h"
@@ -100,6 +102,8 @@ void RunFolder::remove_earlier_run() {
     if (is_of_checkpoints(name)) io::remove_tree(folder / name);
   fs::remove(folder, ignored);  // unless files of others lie in it
   remove_tensorboard_files(file("tensorboard"));
+  // Snapshots that a supervisor of the earlier run left: that of this one has named its own.
+  if (!env().snapshots) fs::remove(file(SnapshotFolder::kLink), ignored);
 }
 
 void RunFolder::add_history(const std::string& line) {
@@ -156,6 +160,7 @@ void RunFolder::on_evaluation(const EvaluationRecord& record) {
 
 void RunFolder::on_checkpoint(const CheckpointRecord& record) {
   look_for_folder();
+  if (record.in_memory) return;
   metrics_.write_line(to_json(record));
   checkpoint_error_ = record.error;
 }

@@ -12,6 +12,7 @@
 
 #include "core/io/folder.h"
 #include "launcher/output/run_lock.h"
+#include "launcher/output/snapshot_folder.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -82,7 +83,7 @@ void remove_logs(const fs::path& folder) {
 }
 
 bool is_lock(const std::string& name) {
-  return name == RunLock::kRun || name == RunLock::kSupervisor;
+  return name == RunLock::kRun || name == RunLock::kSupervisor || name == SnapshotFolder::kLink;
 }
 
 bool holds_only_locks(const fs::path& folder) {

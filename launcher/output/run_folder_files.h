@@ -32,7 +32,7 @@ std::string host_log_suffix(std::span<const RankMachine> ranks, int rank);
 /// put there stays.
 void remove_logs(const std::filesystem::path& folder);
 
-/// Of a run that has it, or of one that supervises it.
+/// Of a run that has it, or of one that supervises it; or what names its SnapshotFolder.
 bool is_lock(const std::string& name);
 /// Or nothing at all. Throws EnvironmentError where the folder cannot be read.
 bool holds_only_locks(const std::filesystem::path& folder);

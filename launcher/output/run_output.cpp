@@ -44,7 +44,10 @@ namespace {
 void print_resume(Console& console, const ResumeRecord& resumed) {
   for (const std::string& line : resumed.skipped_checkpoints)
     console.line(fmt::format("skipped    {}", line));
-  console.line(fmt::format("resume     {}, {} steps done", resumed.path, resumed.step));
+  console.line(fmt::format("resume     {}{}, {} steps done",
+                           resumed.in_memory ? "snapshot in memory, " : "",
+                           resumed.path,
+                           resumed.step));
   for (const std::string& line : resumed.overridden)
     console.line(fmt::format("changed    {}", line));
   if (!resumed.overridden.empty())

@@ -172,6 +172,11 @@ void Progress::on_evaluation(const EvaluationRecord& record) {
 void Progress::on_checkpoint(const CheckpointRecord& record) {
   for (const std::string& line : record.not_removed)
     print_warning("old checkpoint not removed: " + line, 0);
+  if (record.in_memory) {
+    print_warning("no snapshots in memory, checkpoints are written all the same: " + record.error,
+                  0);
+    return;
+  }
   if (!record.error.empty()) {
     print_warning(fmt::format("the checkpoint of step {} was not written, the ones before stay: {}",
                               record.step,

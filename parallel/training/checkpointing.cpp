@@ -43,6 +43,11 @@ Checkpointing::Checkpointing(Communicator& ranks,
       best_val_loss_(resumed.best_val_loss),
       best_step_(resumed.best_step) {
   options_ = agreed(agreement_, options);
+  if (agreement_.from_first(!options_.snapshot_folder.empty())) {
+    why_no_snapshots_ = reason_for_no_snapshots(saved);
+    into_memory_ = why_no_snapshots_.empty();
+    if (into_memory_ && leads()) pace_.emplace(options_.snapshot_seconds);
+  }
   agreement_.on_failure([this](int rank, const SaveFailure& failure) {
     const std::string reason = fmt::format("rank {}: {}", rank, failure.error);
     if (writing_ && failure.save == written_)
@@ -56,6 +61,17 @@ Checkpointing::~Checkpointing() = default;
 
 std::size_t Checkpointing::memory_bytes(const SavedArrays& saved, int ranks, int rank) {
   return kSnapshots * copied_bytes(saved, snapshot_parts(saved, ranks)[std::size_t(rank)]);
+}
+
+/// On all ranks alike whether there is one; its words are rank 0's.
+std::string Checkpointing::reason_for_no_snapshots(const SavedArrays& saved) {
+  std::string reason;
+  if (leads()) {
+    const FlatRange all{.offset = 0, .elems = saved.space.elems};
+    reason = lack_of_room(options_.snapshot_folder, copied_bytes(saved, all)).value_or("");
+  }
+  if (!agreement_.from_first(reason.empty())) return reason.empty() ? "rank 0 has none" : reason;
+  return agreement_.alone() ? std::string() : agreement_.why_not_all(options_.snapshot_folder);
 }
 
 bool Checkpointing::periodic() const {
@@ -77,23 +93,30 @@ bool Checkpointing::is_best(double val_loss) const {
 }
 
 bool Checkpointing::after_step(std::int64_t step, double val_loss, const StateFunction& state) {
-  if (!periodic()) return false;
+  if (!periodic() && !into_memory_) return false;
   if (writing_) tell_results();
-  bool wanted = false, best = false;
-  if (leads()) {
-    best = is_best(val_loss);
-    wanted = due(step) || best;
-  }
+  const Wish wish = leads() ? wish_after(step, val_loss) : Wish();
   const bool asked = agreement_.take_asked();
   const bool scheduled = options_.every_steps > 0 && step % options_.every_steps == 0;
-  const bool meets = agreement_.alone() ? wanted : asked || scheduled || !std::isnan(val_loss);
-  agreement_.ask(wanted && !meets && !writing_);
-  return meets && meet(step, best ? val_loss : kUnknown, wanted, state);
+  const bool meets = agreement_.alone() ? wish.any() : asked || scheduled || !std::isnan(val_loss);
+  agreement_.ask(wish.any() && !meets && (!writing_ || writes_memory_));
+  return meets && meet(step, wish, state);
+}
+
+Checkpointing::Wish Checkpointing::wish_after(std::int64_t step, double val_loss) {
+  if (periodic()) {
+    const bool best = is_best(val_loss);
+    if (due(step) || best) return {Wish::What::checkpoint, best ? val_loss : kUnknown};
+  }
+  const bool snapshot = pace_ && !writing_ && pace_->is_due();
+  return {.what = snapshot ? Wish::What::snapshot : Wish::What::nothing};
 }
 
 bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
   wait_together();
-  if (meet(step, kUnknown, whole_step_ != step, state)) wait_together();
+  const bool wanted = whole_step_ != step;
+  if (meet(step, {.what = wanted ? Wish::What::checkpoint : Wish::What::nothing}, state))
+    wait_together();
   return agreement_.from_first(whole_step_ == step);
 }
 
@@ -105,6 +128,8 @@ void Checkpointing::resolve() {
   wait_together();
   due_ = false;
   whole_step_ = -1;
+  // Snapshots are of steps that the run takes back.
+  if (leads() && into_memory_) io::remove_checkpoints(options_.snapshot_folder);
 }
 
 Checkpointing::Offer Checkpointing::standing() const {
@@ -114,42 +139,47 @@ Checkpointing::Offer Checkpointing::standing() const {
           .waiting = waiting_ ? waiting_->number : 0};
 }
 
-bool Checkpointing::meet(std::int64_t step,
-                         double best_val_loss,
-                         bool wanted,
-                         const StateFunction& state) {
+bool Checkpointing::meet(std::int64_t step, const Wish& wish, const StateFunction& state) {
   const StageScope stage(position_, RunStage::saving);
   if (settle_ && !agreement_.alone()) settle_();
   for (;;) {
     const auto begin = Clock::now();
     std::optional<io::CheckpointState> now;
     Offer offer = standing();
-    if (leads() && wanted) {
-      const bool may_take = !writing_ || !std::isnan(best_val_loss);
-      if (writing_ && waits_for_previous_saves_)
+    if (leads() && wish.any()) {
+      const bool best = !std::isnan(wish.best_val_loss);
+      // One on the disk never waits for one in memory to end.
+      const bool may_take = !writing_ || best || (writes_memory_ && !waiting_);
+      if (writing_ && !writes_memory_ && waits_for_previous_saves_)
         offer.what = Offer::What::wait;
       else if (may_take && (now = state()))
-        offer = {.what = Offer::What::take, .started = offer.started, .over = offer.over};
+        offer = {.what = Offer::What::take,
+                 .started = offer.started,
+                 .over = offer.over,
+                 .in_memory = wish.what == Wish::What::snapshot};
     }
     offer = agreement_.from_first(offer);
     if (offer.what == Offer::What::nothing) return false;
     if (offer.what == Offer::What::take) {
-      if (!std::isnan(best_val_loss)) waiting_.reset();  // a best one that is none any more
+      if (!std::isnan(wish.best_val_loss)) waiting_.reset();  // a best one that is none any more
       const auto place = follow(offer) ? free_snapshot() : std::nullopt;
-      return take(step, best_val_loss, std::move(now), place, begin);
+      return take(step, offer.in_memory, wish.best_val_loss, std::move(now), place, begin);
     }
     wait_together();
   }
 }
 
 bool Checkpointing::take(std::int64_t step,
+                         bool in_memory,
                          double best_val_loss,
                          std::optional<io::CheckpointState> state,
                          std::optional<std::size_t> place,
                          Clock::time_point begin) {
   const bool best = !std::isnan(best_val_loss);
-  due_ = false;
-  last_save_ = Clock::now();
+  if (!in_memory) {
+    due_ = false;
+    last_save_ = Clock::now();
+  }
   if (!agreement_.alone())
     if (const std::vector<int> busy = agreement_.ranks_without(place.has_value()); !busy.empty()) {
       report_busy(step, busy);
@@ -161,6 +191,7 @@ bool Checkpointing::take(std::int64_t step,
   if (check_) check_();
   Save save{.number = ++number_,
             .snapshot = *place,
+            .in_memory = in_memory,
             .content = {.writers = agreement_.writers(parts_, number_),
                         .state = {},
                         .model = snapshot.model(),
@@ -175,7 +206,7 @@ bool Checkpointing::take(std::int64_t step,
     content.texts = options_.texts;
   }
   content.state.step = step;
-  add_stall(step, begin);
+  add_stall(step, in_memory, begin);
   if (!leads() && parts_[std::size_t(agreement_.rank())].elems == 0) return true;
   if (writing_)
     waiting_ = std::move(save);
@@ -190,9 +221,13 @@ std::optional<std::size_t> Checkpointing::free_snapshot() const {
   return std::nullopt;
 }
 
-void Checkpointing::add_stall(std::int64_t step, Clock::time_point begin) {
-  last_save_ = Clock::now();
-  const double seconds = std::chrono::duration<double>(last_save_ - begin).count();
+void Checkpointing::add_stall(std::int64_t step, bool in_memory, Clock::time_point begin) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - begin).count();
+  if (!in_memory)
+    last_save_ = now;
+  else if (pace_)
+    pace_->taken(seconds);
   stall_seconds_ += seconds;
   longest_stall_ms_ = std::max(longest_stall_ms_, seconds * 1e3);
   if (leads()) stall_ms_[step] = seconds * 1e3;
@@ -204,7 +239,11 @@ void Checkpointing::start(Save save) {
   written_ = save.number;
   ended_ = false;
   written_snapshot_ = save.snapshot;
-  writer_.start(std::move(save.content));
+  writes_memory_ = save.in_memory;
+  if (writes_memory_)
+    writer_.start(std::move(save.content), {.folder = options_.snapshot_folder, .keep = 1});
+  else
+    writer_.start(std::move(save.content));
   writing_ = true;
   if (const auto failure = failures_.find(written_); failure != failures_.end())
     writer_.end_waiting(failure->second.first, failure->second.second);
@@ -214,32 +253,46 @@ void Checkpointing::start(Save save) {
 void Checkpointing::tell_results() {
   for (io::CheckpointResult& result : writer_.take_results()) {
     writing_ = false;
-    if (result.error.empty()) {
+    if (!result.error.empty()) {
+      if (!leads() && !ended_) agreement_.add_failure({written_, result.error, result.hint});
+    } else if (writes_memory_) {
+      ++snapshots_taken_;
+    } else {
       ++saves_;
       whole_step_ = result.step;
       if (!std::isnan(written_val_loss_)) {
         best_val_loss_ = written_val_loss_;
         best_step_ = result.step;
       }
-    } else if (!leads() && !ended_) {
-      agreement_.add_failure({written_, std::move(result.error), std::move(result.hint)});
     }
     written_val_loss_ = kUnknown;
-    if (!leads()) continue;
-    tell({.step = result.step,
-          .path = result.path.string(),
-          .seconds = result.seconds,
-          .stall_ms = stall_ms_[result.step],
-          .error = std::move(result.error),
-          .hint = std::move(result.hint),
-          .not_removed = std::move(result.not_removed)});
-    stall_ms_.erase(result.step);
+    if (leads()) tell_result(std::move(result));
   }
   if (!writing_ && waiting_) {
     Save save = std::move(*waiting_);
     waiting_.reset();
     start(std::move(save));
   }
+}
+
+/// Of snapshots in memory only that there are none any more.
+void Checkpointing::tell_result(io::CheckpointResult&& result) {
+  const auto stall = stall_ms_.extract(result.step);
+  if (writes_memory_) {
+    if (result.error.empty()) {
+      pace_->written(result.seconds);
+      return;
+    }
+    pace_.reset();
+  }
+  tell({.step = result.step,
+        .path = result.path.string(),
+        .in_memory = writes_memory_,
+        .seconds = result.seconds,
+        .stall_ms = stall ? stall.mapped() : 0,
+        .error = std::move(result.error),
+        .hint = std::move(result.hint),
+        .not_removed = std::move(result.not_removed)});
 }
 
 void Checkpointing::tell(const CheckpointRecord& record) {

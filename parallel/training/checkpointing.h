@@ -14,6 +14,7 @@
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"
 #include "parallel/training/save_agreement.h"
+#include "parallel/training/snapshot_pace.h"
 
 namespace lockstep {
 
@@ -27,6 +28,10 @@ namespace lockstep {
 /// What is due while the save before is still under way is saved when that has ended. The weights
 /// of the lowest validation loss, which the next step would change, go into a second snapshot
 /// meanwhile.
+///
+/// Between these, rank 0 wants snapshots that are written into memory instead
+/// (CheckpointOptions::snapshot_folder): in the same way, as whole checkpoints, one at a time, and
+/// never in the place of one that is due on the disk. After the first that fails there are none.
 class Checkpointing {
  public:
   /// What a checkpoint says in addition to tensors; best_val_loss and best_step are filled in here.
@@ -81,6 +86,9 @@ class Checkpointing {
   MessagePart& message() { return agreement_; }
   /// Why rank 0 writes alone although there are other ranks; empty: it does not.
   const std::string& why_one_writer() const { return agreement_.why_one(); }
+  /// Why there are no snapshots in memory although the options name a folder; empty: there are, or
+  /// none were wanted.
+  const std::string& why_no_snapshots() const { return why_no_snapshots_; }
 
   /// What all snapshots of `rank` of `ranks` take where all write.
   static std::size_t memory_bytes(const SavedArrays& saved, int ranks, int rank);
@@ -88,6 +96,7 @@ class Checkpointing {
   std::size_t memory_bytes() const { return memory_bytes_; }
 
   std::int64_t saves() const { return saves_; }
+  std::int64_t snapshots() const { return snapshots_taken_; }  ///< written into memory
   double longest_stall_ms() const { return longest_stall_ms_; }
   double stall_seconds() const { return stall_seconds_; }
 
@@ -95,10 +104,17 @@ class Checkpointing {
   using Clock = MonotonicClock;
   static constexpr std::size_t kSnapshots = 2;
 
+  /// What rank 0 would save after a step.
+  struct Wish {
+    enum class What { nothing, snapshot, checkpoint } what = What::nothing;
+    double best_val_loss = io::CheckpointState::kUnknown;  ///< unknown: not for being the lowest
+    bool any() const { return what != What::nothing; }
+  };
   /// A copy that is to be written; its number counts copies, the same on all ranks.
   struct Save {
     std::int64_t number = 0;
     std::size_t snapshot = 0;
+    bool in_memory = false;
     io::CheckpointContent content;
   };
   /// What rank 0 says where ranks meet.
@@ -107,24 +123,28 @@ class Checkpointing {
     /// The newest save that it has begun to write, the newest of which it knows the end, and one
     /// that it will begin later; 0: none.
     std::int64_t started = 0, over = 0, waiting = 0;
+    bool in_memory = false;  ///< what is taken
   };
 
   bool leads() const { return agreement_.leads(); }
   bool periodic() const;
   bool due(std::int64_t step);
   bool is_best(double val_loss) const;
+  Wish wish_after(std::int64_t step, double val_loss);
+  std::string reason_for_no_snapshots(const SavedArrays& saved);
   Offer standing() const;
-  /// `best_val_loss`: NaN where it is not for being the lowest.
-  bool meet(std::int64_t step, double best_val_loss, bool wanted, const StateFunction& state);
+  bool meet(std::int64_t step, const Wish& wish, const StateFunction& state);
   bool take(std::int64_t step,
+            bool in_memory,
             double best_val_loss,
             std::optional<io::CheckpointState> state,
             std::optional<std::size_t> place,
             Clock::time_point begin);
   std::optional<std::size_t> free_snapshot() const;
-  void add_stall(std::int64_t step, Clock::time_point begin);
+  void add_stall(std::int64_t step, bool in_memory, Clock::time_point begin);
   void start(Save save);
   void tell_results();
+  void tell_result(io::CheckpointResult&& result);
   void tell(const CheckpointRecord& record);
   void report_busy(std::int64_t step, const std::vector<int>& busy);
   /// On other ranks: forgets saves that are over on rank 0, or that it will not begin. False: the
@@ -141,6 +161,10 @@ class Checkpointing {
   std::vector<TrainObserver*> observers_;
   std::function<void()> settle_, before_, check_;
   Position* position_ = nullptr;
+  bool into_memory_ = false;  // snapshots are written: all ranks may meet for one
+  std::string why_no_snapshots_;
+  std::optional<SnapshotPace> pace_;  // on rank 0, as long as they can be written
+  std::int64_t snapshots_taken_ = 0;
   io::CheckpointWriter writer_;
   std::optional<Save> waiting_;                                           // for the writer
   std::map<std::int64_t, std::pair<std::string, std::string>> failures_;  // of saves to be written
@@ -148,6 +172,7 @@ class Checkpointing {
   std::int64_t number_ = 0;   // of the newest copy
   std::int64_t written_ = 0;  // the save that is being written, or was last
   std::size_t written_snapshot_ = 0;
+  bool writes_memory_ = false;
   bool ended_ = false;                       // on another rank: rank 0 no longer asks for that save
   std::map<std::int64_t, double> stall_ms_;  // of saves whose result has not been reported
   double best_val_loss_;                     // of the best one that is whole

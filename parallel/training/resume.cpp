@@ -71,9 +71,28 @@ fs::path searched_folder(const CheckpointOptions& options) {
                                   : fs::path(options.resume) / "checkpoints";
 }
 
-/// What rank 0 finds, as it tells the others: {"name", "digest", "skipped_checkpoints"}, where the
-/// name in the searched folder is empty for a checkpoint that is named itself; {} for the start; or
-/// serialize_error(). Paths do not travel, since they need not be UTF-8.
+/// The newest snapshot in memory that verifies, where a run resumes from what is newest. A damaged
+/// one costs the steps since the one before it.
+std::optional<io::FoundCheckpoint> newest_snapshot(const CheckpointOptions& options) {
+  if (options.resume != "auto" || options.snapshot_folder.empty()) return std::nullopt;
+  io::remove_temporaries(options.snapshot_folder);
+  std::vector<std::string> damaged;
+  return io::newest_checkpoint(options.snapshot_folder, damaged);
+}
+
+json found_at(const io::FoundCheckpoint& found,
+              const std::vector<std::string>& skipped_checkpoints,
+              bool in_memory) {
+  return {{"name", found.path.filename().string()},
+          {"digest", io::checkpoint_digest(found.path)},
+          {"passed_over", skipped_checkpoints},
+          {"in_memory", in_memory}};
+}
+
+/// What rank 0 finds, as it tells the others: {"name", "digest", "skipped_checkpoints",
+/// "in_memory"}, where the name in the searched folder is empty for a checkpoint that is named
+/// itself; {} for the start; or serialize_error(). Paths do not travel, since they need not be
+/// UTF-8.
 json look(const CheckpointOptions& options) {
   io::remove_temporaries(options.folder);  // first: it also brings back what was cut off
   if (options.resume != "auto" && is_checkpoint(options.resume)) {
@@ -84,11 +103,15 @@ json look(const CheckpointOptions& options) {
   }
   const fs::path folder = searched_folder(options);
   std::vector<std::string> skipped_checkpoints;
-  const auto found = io::newest_checkpoint(folder, skipped_checkpoints);
-  if (found)
-    return {{"name", found->path.filename().string()},
-            {"digest", io::checkpoint_digest(found->path)},
-            {"passed_over", skipped_checkpoints}};
+  const auto snapshot = newest_snapshot(options);
+  std::optional<io::FoundCheckpoint> found;
+  // Checkpoints that are older by their names need not be read.
+  if (const auto steps = io::steps_in(folder);
+      !snapshot || (!steps.empty() && steps.back() >= snapshot->state.step))
+    found = io::newest_checkpoint(folder, skipped_checkpoints);
+  if (snapshot && (!found || found->state.step < snapshot->state.step))
+    return found_at(*snapshot, skipped_checkpoints, true);
+  if (found) return found_at(*found, skipped_checkpoints, false);
   if (!skipped_checkpoints.empty())
     throw DataError(fmt::format("{}: no checkpoint is whole: {}",
                                 as_written(folder.string()),
@@ -247,8 +270,12 @@ std::optional<ResumePoint> find_resume_point(Communicator& communicator,
   const json found = tell_all(communicator, [&] { return look(options); });
   if (found.empty()) return std::nullopt;
   const std::string name = found["name"].get<std::string>();
-  const fs::path path = name.empty() ? fs::path(options.resume) : searched_folder(options) / name;
-  return read_point(communicator, path, found);
+  const bool in_memory = found.value("in_memory", false);
+  const fs::path folder = in_memory ? fs::path(options.snapshot_folder) : searched_folder(options);
+  ResumePoint point =
+      read_point(communicator, name.empty() ? fs::path(options.resume) : folder / name, found);
+  point.record.in_memory = in_memory;
+  return point;
 }
 
 ResumePoint checkpoint_next_to(Communicator& communicator,

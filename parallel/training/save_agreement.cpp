@@ -29,15 +29,18 @@ SaveAgreement::SaveAgreement(Communicator& ranks, const std::string& folder) : r
   if (alone()) return;
   std::random_device random;
   token_ = from_first((std::uint64_t(random()) << 32) | random());
-  const auto sight = look_for_shared_folder(ranks, folder, /*writes=*/true);
-  if (!sight)
-    why_one_ = fmt::format("it cannot write a file near {}", folder);
-  else if (!sight->blind.empty())
-    why_one_ = fmt::format("{} do{} not see its folder {} on {}",
-                           sight->blind,
-                           sight->blind_ranks == 1 ? "es" : "",
-                           folder,
-                           sight->host);
+  why_one_ = why_not_all(folder);
+}
+
+std::string SaveAgreement::why_not_all(const std::string& folder) {
+  const auto sight = look_for_shared_folder(ranks_, folder, /*writes=*/true);
+  if (!sight) return fmt::format("it cannot write a file near {}", folder);
+  if (sight->blind.empty()) return {};
+  return fmt::format("{} do{} not see its folder {} on {}",
+                     sight->blind,
+                     sight->blind_ranks == 1 ? "es" : "",
+                     folder,
+                     sight->host);
 }
 
 std::vector<FlatRange> SaveAgreement::parts(const SavedArrays& saved) const {

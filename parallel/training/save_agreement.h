@@ -36,6 +36,8 @@ class SaveAgreement final : public MessagePart {
   bool alone() const { return ranks_.size() == 1; }
   int rank() const { return ranks_.rank(); }
   const std::string& why_one() const { return why_one_; }
+  /// Why not all ranks can write into `folder`; empty: they can. Collective.
+  std::string why_not_all(const std::string& folder);
   /// The part of the flat space that each rank copies and writes.
   std::vector<FlatRange> parts(const SavedArrays& saved) const;
   /// Who writes save `number`, where ranks have those parts.

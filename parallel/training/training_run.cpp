@@ -168,7 +168,15 @@ void TrainingRun::tell_start() {
     for (TrainObserver* observer : p_.observers) observer->on_initial_weights(*report);
   for (TrainObserver* observer : p_.observers)
     observer->on_start(p_.start ? &p_.start->record : nullptr);
-  if (!checkpointing_ || checkpointing_->why_one_writer().empty()) return;
+  if (!checkpointing_) return;
+  if (!checkpointing_->why_no_snapshots().empty()) {
+    CheckpointRecord none;
+    none.step = done_;
+    none.in_memory = true;
+    none.error = checkpointing_->why_no_snapshots();
+    for (TrainObserver* observer : p_.observers) observer->on_checkpoint(none);
+  }
+  if (checkpointing_->why_one_writer().empty()) return;
   for (TrainObserver* observer : p_.observers)
     observer->on_single_writer(checkpointing_->why_one_writer(), checkpointing_->memory_bytes());
 }

@@ -94,8 +94,9 @@ ResumePoint TrainingRun::point_to_go_back_to(const StepResult& spike) {
   ResumePoint point = [&] {
     Communicator& communicator = p_.context.communicator();
     try {
-      // What this process has not saved lies next to the checkpoint that it resumed from.
-      return p_.start && base <= p_.start->state.step
+      // What this process has not saved lies next to the checkpoint that it resumed from, unless
+      // that was a snapshot in memory.
+      return p_.start && !p_.start->record.in_memory && base <= p_.start->state.step
                  ? checkpoint_next_to(communicator, *p_.start, base)
                  : checkpoint_in(communicator, p_.options.checkpoint, base);
     } catch (const Error& error) {

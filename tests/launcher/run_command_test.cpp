@@ -67,13 +67,13 @@ TEST(RestartPolicy, AStopIsNoFailure) {
 TEST(RestartPolicy, ProgressResetsCountAndPause) {
   RestartPolicy policy(2, 5);
   EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
-  EXPECT_EQ(policy.pause(), 5);
+  EXPECT_EQ(policy.pause(), 0);
   EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
-  EXPECT_EQ(policy.pause(), 10);
+  EXPECT_EQ(policy.pause(), 5);
   Attempt further = attempt(137);
   further.progress = true;
   EXPECT_EQ(policy.next(further), Verdict::restart);
-  EXPECT_EQ(policy.pause(), 5);
+  EXPECT_EQ(policy.pause(), 0);
   EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
   EXPECT_EQ(policy.next(attempt(137)), Verdict::exhausted);
   EXPECT_EQ(policy.restarts(), 4);

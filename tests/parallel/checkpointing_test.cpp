@@ -41,10 +41,16 @@ class CheckpointingTest : public ::testing::Test, public TrainObserver {
   }
   ~CheckpointingTest() override { fs::remove_all(root_); }
 
-  void begin(int keep, std::int64_t every_steps) {
+  /// `snapshots`: into memory, after every step in which none is being written.
+  void begin(int keep, std::int64_t every_steps, bool snapshots = false) {
+    if (snapshots) fs::create_directories(memory_);
     saving_ = std::make_unique<Checkpointing>(
         alone_,
-        CheckpointOptions{.folder = folder_, .every_steps = every_steps, .keep = keep},
+        CheckpointOptions{.folder = folder_,
+                          .every_steps = every_steps,
+                          .keep = keep,
+                          .snapshot_folder = snapshots ? memory_.string() : "",
+                          .snapshot_seconds = 1e-9},
         SavedArrays{backend_, graph_, space_, {{"", values_.data()}}},
         io::CheckpointState{},
         std::vector<TrainObserver*>{this});
@@ -69,7 +75,7 @@ class CheckpointingTest : public ::testing::Test, public TrainObserver {
   const fs::path root_ = fs::path(::testing::TempDir()) /
                          (std::string("checkpointing_") +
                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
-  const fs::path folder_ = root_ / "checkpoints";
+  const fs::path folder_ = root_ / "checkpoints", memory_ = root_ / "memory";
   testing::NullBackend backend_;
   SelfCommunicator alone_;
   Graph graph_;
@@ -112,6 +118,56 @@ TEST_F(CheckpointingTest, ABestOneWhileTheDiskIsBusyHoldsItsOwnWeights) {
   for (const io::TensorEntry& entry : best.entries())
     EXPECT_THAT(best.read<float>(entry.name), ::testing::Each(3.0f)) << entry.name;
   EXPECT_EQ(io::verify_checkpoint(folder_ / "step_00000005").best_val_loss, 0.6);
+}
+
+TEST_F(CheckpointingTest, SnapshotsLieBetweenCheckpointsAndDelayNone) {
+  begin(100, 10, true);
+  const auto train = [&](std::int64_t s) {
+    values_.assign(values_.size(), float(s));
+    step(s);
+  };
+  for (std::int64_t s = 1; s <= 100; ++s) {
+    train(s);
+    if (s % 10 != 0) continue;
+    for (int i = 0; i < 5000 && std::int64_t(records_.size()) < s / 10; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      train(s + 1);
+    }
+    ASSERT_EQ(std::int64_t(records_.size()), s / 10);
+    EXPECT_EQ(records_.back().step, s) << "one that was due has waited for a snapshot";
+    EXPECT_EQ(records_.back().error, "");
+  }
+  saving_.reset();
+  EXPECT_EQ(io::steps_in(folder_).size(), 10u);
+  const std::vector<std::int64_t> snapshots = io::steps_in(memory_);
+  ASSERT_THAT(snapshots, ::testing::SizeIs(1)) << "the newest stays";
+  const fs::path newest = memory_ / io::checkpoint_name(snapshots[0]);
+  EXPECT_EQ(io::verify_checkpoint(newest).step, snapshots[0]);
+  const io::SafetensorsReader model(newest / "model.safetensors");
+  for (const io::TensorEntry& entry : model.entries())
+    EXPECT_THAT(model.read<float>(entry.name), ::testing::Each(float(snapshots[0])));
+}
+
+TEST_F(CheckpointingTest, SnapshotsOfStepsThatAreTakenBackAreRemoved) {
+  begin(1, 1000, true);
+  step(1);
+  saving_->resolve();
+  EXPECT_THAT(io::steps_in(memory_), ::testing::IsEmpty());
+}
+
+TEST_F(CheckpointingTest, SnapshotsThatCannotBeWrittenAreReportedOnce) {
+  begin(1, 10, true);
+  fs::remove_all(memory_);
+  std::ofstream(memory_.string()) << "in the way";
+  step(1);
+  step_until(1, 2);
+  EXPECT_TRUE(records_[0].in_memory);
+  EXPECT_NE(records_[0].error, "");
+  for (int s = 3; s < 10; ++s) step(s);
+  step(10);
+  step_until(2, 11);
+  EXPECT_EQ(records_[1].error, "") << "checkpoints are written all the same";
+  EXPECT_FALSE(records_[1].in_memory);
 }
 
 TEST_F(CheckpointingTest, ABestOneThatCouldNotBeWrittenTakesNobodysPlace) {

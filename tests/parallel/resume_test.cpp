@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "core/io/checkpoint.h"
 #include "lockstep/error.h"
@@ -195,6 +197,37 @@ TEST(Resume, StoppedInMidEvaluation) {
   EXPECT_FALSE(state.evaluated);
   run.options.checkpoint = {.folder = folder / "checkpoints", .resume = "auto"};
   expect_same_end(train_on(testing::mpi_world().size(), run), whole);
+}
+
+TEST(Resume, FromTheNewestOfDiskAndMemory) {
+  const SharedFolder folder;
+  SmallRun run = resnet();
+  run.options.checkpoint = {.folder = folder / "all", .every_steps = 1, .keep = 10};
+  const Outcome whole = train_on(2, run);
+  // As a killed run leaves them: checkpoints in one folder, the newest snapshot in the other.
+  const auto leave = [&](std::int64_t on_disk, std::int64_t in_memory, bool damaged) {
+    if (testing::mpi_world().rank() == 0)
+      for (const auto& [name, step] :
+           {std::pair{"checkpoints", on_disk}, std::pair{"memory", in_memory}}) {
+        fs::remove_all(folder / name);
+        const fs::path copy = fs::path(folder / name) / io::checkpoint_name(step);
+        fs::create_directories(copy);
+        fs::copy(fs::path(folder / "all") / io::checkpoint_name(step), copy);
+        if (damaged && name == std::string("memory"))
+          fs::resize_file(copy / "model.safetensors", 1000);
+      }
+    testing::mpi_world().barrier();
+    SmallRun resumed = run;
+    resumed.options.checkpoint = {
+        .folder = folder / "checkpoints", .snapshot_folder = folder / "memory", .resume = "auto"};
+    return train_on(3, resumed);
+  };
+  for (const auto& [on_disk, in_memory, damaged, expected] :
+       {std::tuple{3, 5, false, 5}, {3, 5, true, 3}, {5, 3, false, 5}}) {
+    const Outcome resumed = leave(on_disk, in_memory, damaged);
+    EXPECT_EQ(resumed.resumed_at, expected) << on_disk << " and " << in_memory;
+    expect_same_end(resumed, whole);
+  }
 }
 
 TEST(Resume, ADamagedCheckpointIsPassedOverAndReplaced) {

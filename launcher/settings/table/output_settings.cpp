@@ -63,6 +63,19 @@ void set_checkpoint_every(TrainFlags& flags, const std::string& text) {
   flags.options.checkpoint.every_seconds = every.seconds;
 }
 
+void set_snapshot_every(TrainFlags& flags, const std::string& text) {
+  if (text != "auto") {
+    if (const std::string error = interval("--snapshot-every")(text); !error.empty())
+      throw ConfigError(error);
+    LOCKSTEP_CHECK(to_interval(text).steps == 0,
+                   ConfigError,
+                   "--snapshot-every {}: expected auto, a time as in 30s or 5m, or 0",
+                   text);
+  }
+  flags.snapshot_every = text;
+  flags.options.checkpoint.snapshot_seconds = text == "auto" ? 0 : to_interval(text).seconds;
+}
+
 void add_intervals(SettingRows rows) {
   rows.whole(
       "log-every", LOCKSTEP_AT(options.log_every), 0, "steps between two log lines; 0: never");
@@ -94,6 +107,12 @@ void add_intervals(SettingRows rows) {
               "stops the run",
               set_checkpoint_every,
               [](const TrainFlags& flags) { return flags.checkpoint_every; });
+  rows.custom("snapshot-every",
+              "auto|TIME",
+              "under lockstep run on one host: time between two snapshots in memory, from which a "
+              "restart continues; auto: as often as takes 0.5% of the time; 0: none",
+              set_snapshot_every,
+              [](const TrainFlags& flags) { return flags.snapshot_every; });
   rows.whole("checkpoint-keep",
              LOCKSTEP_AT(options.checkpoint.keep),
              1,

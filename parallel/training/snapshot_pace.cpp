@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/training/snapshot_pace.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include "core/base/number_format.h"
+
+namespace lockstep {
+
+bool SnapshotPace::is_due() const {
+  return std::chrono::duration<double>(MonotonicClock::now() - last_).count() >= interval_;
+}
+
+void SnapshotPace::taken(double stall_seconds) {
+  last_ = MonotonicClock::now();
+  stall_ = stall_seconds;
+}
+
+void SnapshotPace::written(double seconds) {
+  if (fixed_ == 0) interval_ = std::max(kMinSeconds, (stall_ + seconds) / kShare);
+}
+
+std::optional<std::string> lack_of_room(const std::string& folder, std::uint64_t bytes) {
+  struct statvfs facts {};
+  if (statvfs(folder.c_str(), &facts) != 0)
+    return fmt::format("{}: {}", folder, std::strerror(errno));
+  const std::uint64_t room = std::uint64_t(facts.f_bavail) * facts.f_frsize;
+  if (room >= 2 * bytes) return std::nullopt;
+  return fmt::format("{} has room for {}, and two of {} are needed",
+                     folder,
+                     format_bytes(double(room)),
+                     format_bytes(double(bytes)));
+}
+
+}  // namespace lockstep

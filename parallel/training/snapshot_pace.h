@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/host/monotonic_clock.h"
+
+namespace lockstep {
+
+/// When rank 0 wants the next snapshot in memory: see CheckpointOptions::snapshot_seconds.
+class SnapshotPace {
+ public:
+  /// What snapshots may take of the time: training that stalls for the copy, and the thread that
+  /// writes, as if it took a core from training, as it does where ranks compute on all of them.
+  static constexpr double kShare = 0.005;
+  /// Seconds until the first one, whose cost is not known, and the least between two.
+  static constexpr double kMinSeconds = 1;
+
+  /// `seconds`: between two; 0: by cost.
+  explicit SnapshotPace(double seconds)
+      : fixed_(seconds), interval_(seconds > 0 ? seconds : kMinSeconds) {}
+
+  bool is_due() const;
+  /// A copy has just been taken, for which training stalled.
+  void taken(double stall_seconds);
+  /// It has been written in `seconds`.
+  void written(double seconds);
+  /// Seconds between two.
+  double interval() const { return interval_; }
+
+ private:
+  double fixed_, interval_, stall_ = 0;
+  MonotonicClock::time_point last_ = MonotonicClock::now();
+};
+
+/// Why `folder`'s file system cannot hold two snapshots of `bytes` (the newest, and the one that is
+/// written), in words; nothing where it can.
+std::optional<std::string> lack_of_room(const std::string& folder, std::uint64_t bytes);
+
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How long a supervised run takes from the death of a rank to the next step, and what it loses.
+
+recovery_times.py [--program FILE] [--ranks N] [--kills N] [--seed S] [--snapshot-every TIME] [train flags...]
+
+Starts `lockstep run` of a small mlp (or of what the flags say), kills a random rank at a random moment with SIGKILL,
+waits until training continues, and does that again. Prints the median and the worst of each phase:
+  detect    seconds from the signal until the supervisor passes on that a rank was ended
+  end       until it starts ranks again: the others have ended
+  start     until rank 0 says what it resumes from: processes, MPI, data, the snapshot
+  step      until the first step after that is logged
+  total     of these four
+  lost      steps that were logged before and had to be done again
+Then compares the weights with those of an undisturbed run.
+"""
+import argparse
+import json
+import os
+import pathlib
+import queue
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+LIMIT_S = 120
+ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+MLP = ["--model=mlp", "--hidden=256,256", "--data=glyphs", "--global-batch=64", "--micro-batch=16", "--lr=0.02",
+       "--momentum=0.9"]
+PHASES = ("detect", "end", "start", "step", "total", "lost")
+
+
+def ranks_of(out):
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            is_rank = b"OMPI_COMM_WORLD_RANK=" in (process / "environ").read_bytes()
+        except OSError:
+            continue  # ended meanwhile
+        if is_rank and any(str(out).encode() in word for word in words):
+            found.append(int(process.name))
+    return found
+
+
+class Run:
+    def __init__(self, options, out, steps, *flags):
+        command = [options.program, "run", f"--ranks={options.ranks}", f"--out={out}", f"--steps={steps}", "--log-every=1",
+                   "--eval-every=0", "--checkpoint-every=1000h", f"--snapshot-every={options.snapshot_every}",
+                   "--noise-scale-every=0", "--tensorboard=off", "--max-restarts=1000", *(options.flags or MLP), *flags]
+        self.process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        stdin=subprocess.DEVNULL)
+        self.lines = queue.Queue()
+        for stream in (self.process.stdout, self.process.stderr):
+            threading.Thread(target=self.read, args=(stream,), daemon=True).start()
+
+    def read(self, stream):
+        for line in stream:
+            self.lines.put((time.monotonic(), line))
+
+    def await_line(self, pattern):
+        """When it came, and the match."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            moment, line = self.lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            if match := re.search(pattern, line):
+                return moment, match
+
+    def newest_step(self, step):
+        while not self.lines.empty():
+            if match := re.search(r"step (\d+)/", self.lines.get()[1]):
+                step = int(match[1])
+        return step
+
+
+def kill_once(run, out, dice):
+    _, match = run.await_line(r"step (\d+)/")
+    time.sleep(dice.uniform(0.2, 2))
+    ranks = ranks_of(out)
+    step = run.newest_step(int(match[1]))
+    victim = dice.choice(ranks)
+    killed = time.monotonic()
+    os.kill(victim, signal.SIGKILL)
+    moments = [killed, run.await_line(r"was ended by signal 9")[0], run.await_line(r"lockstep run: starting")[0]]
+    moment, resumed = run.await_line(r"resume .* (\d+) steps done")
+    moments += [moment, run.await_line(r"step (\d+)/")[0]]
+    seconds = [b - a for a, b in zip(moments, moments[1:])]
+    return dict(zip(PHASES, [*seconds, moments[-1] - killed, max(0, step - int(resumed[1]))]))
+
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=PROJECT / "build/release/lockstep")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--snapshot-every", default="auto")
+    options, options.flags = parser.parse_known_args()
+    dice = random.Random(options.seed)
+    with tempfile.TemporaryDirectory(prefix="lockstep-recovery-") as folder:
+        out = pathlib.Path(folder) / "disturbed"
+        run = Run(options, out, 100_000_000)
+        rows = []
+        for number in range(options.kills):
+            rows.append(kill_once(run, out, dice))
+            print(number + 1, *(f"{name} {rows[-1][name]:.2f}" for name in PHASES), flush=True)
+        _, match = run.await_line(r"step (\d+)/")
+        run.process.send_signal(signal.SIGTERM)
+        if run.process.wait(timeout=LIMIT_S) != 75:
+            sys.exit("the run did not stop with a checkpoint")
+        for name in PHASES:
+            values = [row[name] for row in rows]
+            print(f"{name:7} median {statistics.median(values):7.2f}  worst {max(values):7.2f}")
+        # Of both, up to the step at which the disturbed one stopped.
+        step = max(int(p.name[5:]) for p in (out / "checkpoints").glob("step_*"))
+        again = pathlib.Path(folder) / "undisturbed"
+        if Run(options, again, step).process.wait() != 0:
+            sys.exit("the undisturbed run failed")
+        manifest = json.loads((out / "checkpoints" / f"step_{step:08}" / "manifest.json").read_text())
+        same = json.loads((again / "checkpoints" / f"step_{step:08}" / "manifest.json").read_text())
+        files = [name for name in manifest["files"] if name.endswith(".safetensors")]
+        equal = all(manifest["files"][name] == same["files"][name] for name in files)
+        print(f"weights and optimizer state after step {step}: {'equal' if equal else 'DIFFERENT'}")
+        sys.exit(0 if equal else 1)
+
+
+if __name__ == "__main__":
+    main()

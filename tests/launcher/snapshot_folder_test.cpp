@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/output/snapshot_folder.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <optional>
+#include <sys/stat.h>
+
+#include "core/io/checkpoint.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SnapshotFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::path(testing::TempDir()) /
+            (std::string("lockstep_snapshots_") +
+             testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(root_);
+    fs::create_directories(out());
+    if (!SnapshotFolder(out(), false).why_none().empty()) GTEST_SKIP() << "no /dev/shm";
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  fs::path out() const { return root_ / "run"; }
+  fs::path link() const { return out() / SnapshotFolder::kLink; }
+
+  /// A checkpoint without tensors.
+  static void save(const fs::path& folder, std::int64_t step) {
+    io::CheckpointContent content;
+    content.state.step = step;
+    io::write_checkpoint(folder, content);
+  }
+  /// What a supervisor leaves that is killed with a snapshot of `step`.
+  fs::path leave(std::int64_t step) const {
+    std::optional<SnapshotFolder> folder(std::in_place, out(), false);
+    const fs::path aside = root_ / "aside";
+    save(folder->path(), step);
+    const fs::path path = folder->path();
+    fs::copy(path, aside, fs::copy_options::recursive);
+    folder.reset();
+    EXPECT_FALSE(fs::exists(path)) << "it is removed at the end";
+    EXPECT_FALSE(fs::exists(link()));
+    fs::copy(aside, path, fs::copy_options::recursive);
+    fs::permissions(path, fs::perms::owner_all);
+    std::ofstream(link()) << path.string() << "\n";
+    left_ = path;
+    return path;
+  }
+  ~SnapshotFolderTest() override {
+    if (!left_.empty()) fs::remove_all(left_);
+  }
+
+  fs::path root_;
+  mutable fs::path left_;
+};
+
+TEST_F(SnapshotFolderTest, WhatAKilledSupervisorLeftIsTakenOver) {
+  const fs::path left = leave(7);
+  {
+    const SnapshotFolder folder(out(), true);
+    EXPECT_TRUE(folder.is_taken_over());
+    EXPECT_EQ(folder.path(), left);
+    EXPECT_EQ(folder.newest_step(), 7);
+  }
+  EXPECT_FALSE(fs::exists(left));
+}
+
+TEST_F(SnapshotFolderTest, ARunThatBeginsAnewTakesNothingOver) {
+  const fs::path left = leave(7);
+  const SnapshotFolder folder(out(), false);
+  EXPECT_FALSE(folder.is_taken_over());
+  EXPECT_EQ(folder.newest_step(), -1);
+  EXPECT_FALSE(fs::exists(left)) << "no run names it any more";
+}
+
+TEST_F(SnapshotFolderTest, AnotherRunsSnapshotsAreLeftAlone) {
+  const fs::path left = leave(7);
+  fs::create_directories(root_ / "other");
+  fs::copy(link(), root_ / "other" / SnapshotFolder::kLink);
+  const SnapshotFolder folder(root_ / "other", true);
+  EXPECT_FALSE(folder.is_taken_over());
+  EXPECT_NE(folder.path(), left);
+  EXPECT_TRUE(fs::exists(left));
+}
+
+TEST_F(SnapshotFolderTest, AFolderThatOthersCanWriteToIsNotTakenOver) {
+  const fs::path left = leave(7);
+  ASSERT_EQ(chmod(left.c_str(), 0777), 0);
+  EXPECT_FALSE(SnapshotFolder(out(), true).is_taken_over());
+  // Nor what a link says that leads elsewhere.
+  std::ofstream(link()) << (root_ / "run").string() << "\n";
+  EXPECT_FALSE(SnapshotFolder(out(), true).is_taken_over());
+}
+
+TEST_F(SnapshotFolderTest, TwoSupervisorsNeverHaveOne) {
+  const SnapshotFolder first(out(), false);
+  const SnapshotFolder second(out(), true);
+  EXPECT_NE(first.path(), second.path());
+  EXPECT_TRUE(fs::exists(first.path()));
+}
+
+TEST_F(SnapshotFolderTest, TheNewestWholeOneIsSavedToTheDisk) {
+  const SnapshotFolder folder(out(), false);
+  const fs::path checkpoints = out() / "checkpoints";
+  EXPECT_EQ(folder.save_to(checkpoints), std::nullopt);
+  save(checkpoints, 3);
+  save(folder.path(), 3);
+  EXPECT_EQ(folder.save_to(checkpoints), std::nullopt) << "the disk has it";
+  save(folder.path(), 5);
+  save(folder.path(), 8);
+  std::ofstream(fs::path(folder.path()) / "step_00000008/state.json") << "{}";
+  EXPECT_EQ(folder.save_to(checkpoints), 5);
+  EXPECT_EQ(io::verify_checkpoint(checkpoints / "step_00000005").step, 5);
+  fs::remove_all(fs::path(folder.path()) / "step_00000008");
+  EXPECT_EQ(folder.save_to(checkpoints), std::nullopt) << "nothing is newer";
+}
+
+}  // namespace
+}  // namespace lockstep
