@@ -180,7 +180,8 @@ struct TrainSummary {
   /// is wanted.
   bool saved = false;
   std::int64_t checkpoints = 0;       ///< that this process has written
-  double checkpoint_stall_ms = 0;     ///< the longest that training stalled for one
+  std::int64_t snapshots = 0;         ///< that it has put into memory
+  double checkpoint_stall_ms = 0;     ///< the longest that training stalled for one of either
   double checkpoint_stall_share = 0;  ///< of this process's training time, all of them
   std::string weights_sha256;
   /// By its own time a micro-batch over the whole run; -1: not measured.

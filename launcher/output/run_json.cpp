@@ -131,6 +131,7 @@ std::string to_json(const TrainSummary& summary, const std::string& evaluation) 
        {"lowest_val_step", summary.lowest_val_step >= 0 ? double(summary.lowest_val_step) : kNull},
        {"resumed_at", summary.resumed_at},
        {"checkpoints", summary.checkpoints},
+       {"snapshots", summary.snapshots},
        {"checkpoint_stall_ms", summary.checkpoint_stall_ms},
        {"checkpoint_stall_share", summary.checkpoint_stall_share},
        {"planned_bytes", summary.planned_bytes},

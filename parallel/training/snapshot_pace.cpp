@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 
 #include "core/base/number_format.h"
+#include "core/host/host_memory.h"
 
 namespace lockstep {
 
@@ -30,11 +31,17 @@ std::optional<std::string> lack_of_room(const std::string& folder, std::uint64_t
   if (statvfs(folder.c_str(), &facts) != 0)
     return fmt::format("{}: {}", folder, std::strerror(errno));
   const std::uint64_t room = std::uint64_t(facts.f_bavail) * facts.f_frsize;
-  if (room >= 2 * bytes) return std::nullopt;
-  return fmt::format("{} has room for {}, and two of {} are needed",
-                     folder,
-                     format_bytes(double(room)),
-                     format_bytes(double(bytes)));
+  if (room < 2 * bytes)
+    return fmt::format("{} has room for {}, and two of {} are needed",
+                       folder,
+                       format_bytes(double(room)),
+                       format_bytes(double(bytes)));
+  const std::optional<std::uint64_t> free = read_host_memory().free;
+  if (free && *free / 2 < 2 * bytes)
+    return fmt::format("{} of memory are free, and two of {} would take more than half of it",
+                       format_bytes(double(*free)),
+                       format_bytes(double(bytes)));
+  return std::nullopt;
 }
 
 }  // namespace lockstep

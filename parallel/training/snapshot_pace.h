@@ -35,8 +35,9 @@ class SnapshotPace {
   MonotonicClock::time_point last_ = MonotonicClock::now();
 };
 
-/// Why `folder`'s file system cannot hold two snapshots of `bytes` (the newest, and the one that is
-/// written), in words; nothing where it can.
+/// Why two snapshots of `bytes` (the newest, and the one that is written) have no room in
+/// `folder`'s file system, or would take more than half of the memory that is free on this host; in
+/// words. Nothing where they have.
 std::optional<std::string> lack_of_room(const std::string& folder, std::uint64_t bytes);
 
 }  // namespace lockstep

@@ -178,6 +178,7 @@ void TrainingRun::save_at_end() {
   s.saved = s.stopped ? checkpointing_->save_now(done_, state_)
                       : checkpointing_->save_last(done_, state_);
   s.checkpoints = checkpointing_->saves();
+  s.snapshots = checkpointing_->snapshots();
   s.checkpoint_stall_ms = checkpointing_->longest_stall_ms();
   s.checkpoint_stall_share = checkpointing_->stall_seconds() / log_->process_seconds();
   p_.context.position().enter(RunStage::end);

@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import pathlib
-import queue
 import random
 import re
 import signal
@@ -30,7 +29,7 @@ import threading
 import time
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
-LIMIT_S = 120
+LIMIT_S = 60
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 MLP = ["--model=mlp", "--hidden=256,256", "--data=glyphs", "--global-batch=64", "--micro-batch=16", "--lr=0.02",
        "--momentum=0.9"]
@@ -57,42 +56,48 @@ class Run:
                    "--noise-scale-every=0", "--tensorboard=off", "--max-restarts=1000", *(options.flags or MLP), *flags]
         self.process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         stdin=subprocess.DEVNULL)
-        self.lines = queue.Queue()
+        self.lines, self.changed = [], threading.Condition()  # (when it came, line)
         for stream in (self.process.stdout, self.process.stderr):
             threading.Thread(target=self.read, args=(stream,), daemon=True).start()
 
     def read(self, stream):
         for line in stream:
-            self.lines.put((time.monotonic(), line))
+            with self.changed:
+                self.lines.append((time.monotonic(), line))
+                self.changed.notify_all()
 
-    def await_line(self, pattern):
-        """When it came, and the match."""
-        deadline = time.monotonic() + LIMIT_S
-        while True:
-            moment, line = self.lines.get(timeout=max(0.1, deadline - time.monotonic()))
-            if match := re.search(pattern, line):
-                return moment, match
+    def await_line(self, pattern, since):
+        """When the first such line after the moment `since` came, and the match."""
+        deadline, seen = time.monotonic() + LIMIT_S, 0
+        with self.changed:
+            while True:
+                for moment, line in self.lines[seen:]:
+                    if moment >= since and (match := re.search(pattern, line)):
+                        return moment, match
+                seen = len(self.lines)
+                if not self.changed.wait(deadline - time.monotonic()):
+                    sys.exit(f"no line like {pattern}; the last ones:\n" + "".join(l for _, l in self.lines[-20:]))
 
-    def newest_step(self, step):
-        while not self.lines.empty():
-            if match := re.search(r"step (\d+)/", self.lines.get()[1]):
-                step = int(match[1])
-        return step
+    def newest_step(self):
+        with self.changed:
+            steps = [int(m[1]) for _, line in self.lines if (m := re.search(r"step (\d+)/", line))]
+            self.lines.clear()
+        return steps[-1]
 
 
 def kill_once(run, out, dice):
-    _, match = run.await_line(r"step (\d+)/")
-    time.sleep(dice.uniform(0.2, 2))
-    ranks = ranks_of(out)
-    step = run.newest_step(int(match[1]))
-    victim = dice.choice(ranks)
+    run.await_line(r"step (\d+)/", 0)
+    time.sleep(dice.uniform(2, 4))  # for a snapshot to be there
+    victim = dice.choice(ranks_of(out))
+    step = run.newest_step()
     killed = time.monotonic()
     os.kill(victim, signal.SIGKILL)
-    moments = [killed, run.await_line(r"was ended by signal 9")[0], run.await_line(r"lockstep run: starting")[0]]
-    moment, resumed = run.await_line(r"resume .* (\d+) steps done")
-    moments += [moment, run.await_line(r"step (\d+)/")[0]]
+    started, _ = run.await_line(r"lockstep run: starting", killed)
+    resumed_at, resumed = run.await_line(r"resume .* (\d+) steps done|step 1/", started)  # or from the beginning
+    continued, _ = run.await_line(r"step (\d+)/", resumed_at)
+    moments = [killed, run.await_line(r"died without a word|was ended by signal 9", killed)[0], started, resumed_at, continued]
     seconds = [b - a for a, b in zip(moments, moments[1:])]
-    return dict(zip(PHASES, [*seconds, moments[-1] - killed, max(0, step - int(resumed[1]))]))
+    return dict(zip(PHASES, [*seconds, moments[-1] - killed, max(0, step - int(resumed[1] or 0))]))
 
 
 
@@ -112,7 +117,6 @@ def main():
         for number in range(options.kills):
             rows.append(kill_once(run, out, dice))
             print(number + 1, *(f"{name} {rows[-1][name]:.2f}" for name in PHASES), flush=True)
-        _, match = run.await_line(r"step (\d+)/")
         run.process.send_signal(signal.SIGTERM)
         if run.process.wait(timeout=LIMIT_S) != 75:
             sys.exit("the run did not stop with a checkpoint")

@@ -161,6 +161,7 @@ class Supervised(SupervisedTest):
         self.assertEqual(self.finish(process), 0, self.texts())
         out = self.texts()[0]
         self.assertEqual(out.count("snapshot in memory"), 3, out)
+        self.assertGreater(self.summary()["snapshots"], 0)
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
         self.assertEqual(self.snapshots(), [], "memory is not given back")
 
