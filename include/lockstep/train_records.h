@@ -236,6 +236,8 @@ class TrainObserver {
   /// After every check, before the first step. `resumed`: the checkpoint the run resumes from;
   /// null: it begins with step 1.
   virtual void on_start(const ResumeRecord* /*resumed*/) {}
+  /// The first step of this process is done; before on_step() of it, where that is logged.
+  virtual void on_first_step() {}
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
   virtual void on_checkpoint(const CheckpointRecord&) {}

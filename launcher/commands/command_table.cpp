@@ -38,6 +38,7 @@ constexpr Command kAllCommands[] = {
      "weights of a run or checkpoint as one file for PyTorch: safetensors or .pth",
      export_command},
     {"report", "one HTML file about a run, or comparing several", report_command},
+    {"status", "how a run stands: step, rate, checkpoint and snapshot, faults", status_command},
     {"doctor", "checks the machine and says what to repair", doctor_command},
     {"pack", "writes an image folder as one file that loads faster", pack_command},
     {"tokenize",

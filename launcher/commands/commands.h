@@ -53,6 +53,10 @@ int sweep_command(const std::vector<std::string>& arguments);
 /// page, which lies in the first run's unless --out says otherwise.
 int report_command(const std::vector<std::string>& arguments);
 
+/// `lockstep status RUN...`: how runs stand, as their folders say. Returns 0. Throws ConfigError:
+/// flags; DataError: a folder that holds no run, or damaged metrics.
+int status_command(const std::vector<std::string>& arguments);
+
 /// `lockstep pack`: writes an image folder as one file for --data packed:FILE. Returns the exit
 /// code. Throws what pack_images() throws.
 int pack_command(const std::vector<std::string>& arguments);

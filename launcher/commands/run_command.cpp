@@ -17,6 +17,7 @@
 #include "launcher/launch/run_progress.h"
 #include "launcher/launch/shm_backing_dir.h"
 #include "launcher/launch/supervisor.h"
+#include "launcher/output/restart_record.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_lock.h"
@@ -79,7 +80,10 @@ class Run {
       if (failed) say_share(trained_before);
       report(ending, verdict);  // who failed is said last
       if (failed) return code;
-      if (verdict == Verdict::restart) code = pause_and_prepare(code);
+      if (verdict == Verdict::restart) {
+        note_fault(ending);
+        code = pause_and_prepare(code);
+      }
     } while (verdict == Verdict::restart && !signals_.requested());
     say_share(trained_before);
     return code;
@@ -122,6 +126,20 @@ class Run {
     }
   }
 
+  /// For the ranks that are started next.
+  void note_fault(const Ending& ending) {
+    const auto seconds = [](std::chrono::system_clock::time_point time) {
+      return std::chrono::duration<double>(time.time_since_epoch()).count();
+    };
+    const std::string& text = ending.fault.text;
+    facts_ = {.fault = text.empty() ? fmt::format("exit code {}", ending.exit_code) : text,
+              .exit_code = ending.exit_code,
+              .restart = policy_.restarts(),
+              .step = ending.fault.step,
+              .reported = seconds(ending.reported),
+              .ended = seconds(ending.ended)};
+  }
+
   /// One line of our own, between those of the ranks.
   void say(const std::string& text) { output_.out().line("lockstep run: " + text); }
 
@@ -151,7 +169,8 @@ class Run {
       const bool bar = !child.labelled && console_kind() == Console::Kind::terminal;
       child.variables["LOCKSTEP_STARTED"] = bar ? "terminal" : "plain";
     }
-    child.variables["LOCKSTEP_RESTARTED"] = starts_ > 1 ? "1" : "";
+    facts_.started = unix_seconds();
+    child.variables["LOCKSTEP_RESTARTED"] = starts_ > 1 ? to_text(facts_) : "";
     child.variables["LOCKSTEP_SNAPSHOTS"] = snapshots_ ? snapshots_->path() : std::string();
     child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
     say(fmt::format("starting {} rank{} under {}{}{}",
@@ -265,6 +284,7 @@ class Run {
   int ranks_ = 1;
   RestartPolicy policy_;
   RunProgress standing_;
+  RestartFacts facts_;  // of the fault before the newest start
   int starts_ = 0;
   bool begun_here_ = false;  // --out holds what one of our starts has begun
   Clock::time_point begun_ = Clock::now();

@@ -100,13 +100,16 @@ void ErrorOutput::read_line(const std::string& line) {
       "^srun: error: (\\S+): tasks? ([-,0-9]+): (Killed|Exited with exit code \\d+|"
       "Terminated|Segmentation fault|Aborted|Bus error|Floating point exception).*");
   // Between the two stands where the rank was, indented.
+  static const std::regex kStep("^  .*\\bstep (\\d{1,18})\\b");
+  std::smatch found;
+  if (hint_follows_ && step_ < 0 && std::regex_search(line, found, kStep))
+    step_ = std::stoll(found.str(1));
   if (hint_follows_ && !line.starts_with("  ")) {
     hint_follows_ = false;
     if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);
   }
-  std::smatch found;
   if (by_rank_.text.empty() && std::regex_search(line, found, kRank)) {
-    by_rank_ = {line, {}, true};
+    by_rank_ = {.text = line, .hint = {}, .said = true};
     hint_follows_ = true;
     if (line.ends_with(kDiedWithoutAWord)) dead_ = found.str(1);
   } else if (std::regex_match(line, found, kTask)) {
@@ -128,7 +131,9 @@ ReportedFault ErrorOutput::fault() const {
   const std::string& told = by_launcher_.text;
   const bool launcher_knows =
       !dead_.empty() && (told.starts_with(dead_) || told.starts_with("host "));
-  return by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
+  ReportedFault fault = by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
+  fault.step = step_;
+  return fault;
 }
 
 std::string last_error_in(const std::string& file, std::size_t begin) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -13,7 +14,8 @@ namespace lockstep {
 struct ReportedFault {
   std::string text;  ///< "[rank 1 node7] error: ...", or what the launcher says; empty: unknown
   std::string hint;
-  bool said = false;  ///< the rank itself has said so, on the output that was passed on
+  bool said = false;       ///< the rank itself has said so, on the output that was passed on
+  std::int64_t step = -1;  ///< of the first rank that is reported; -1: unknown
 };
 
 /// What a launcher and its ranks write to standard error, line by line: finds the first error
@@ -27,6 +29,8 @@ class ErrorOutput {
   /// The rest, once the stream has ended.
   std::string end();
   ReportedFault fault() const;
+  /// A rank has said why it ends, or the launcher of one.
+  bool reports() const { return failed() || !by_launcher_.text.empty(); }
   /// A rank has said why it ends.
   bool failed() const { return !by_rank_.text.empty(); }
   /// mpirun has ended the job because a rank left it without a word, though with exit code 0.
@@ -41,6 +45,7 @@ class ErrorOutput {
   std::string rest_;                     // of a line that has not ended
   std::vector<std::string> box_;         // of mpirun, with its two rules; empty outside
   ReportedFault by_rank_, by_launcher_;  // the first of each
+  std::int64_t step_ = -1;
   bool hint_follows_ = false;
   bool deserted_ = false;
   std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died

@@ -92,6 +92,8 @@ class Supervision {
     ending.stop_requested = signals_.requested();
     ending.out_of_grace = stage_ >= Stage::terminated;
     ending.fault = errors_.fault();
+    ending.ended = std::chrono::system_clock::now();
+    ending.reported = reported_.value_or(ending.ended);
     return ending;
   }
 
@@ -175,6 +177,7 @@ class Supervision {
   bool read_errors() {
     const std::string_view piece = read_piece(err_.read);
     output_.err().pass(errors_.take(plan_.labelled ? err_text_.take(piece) : std::string(piece)));
+    if (!reported_ && errors_.reports()) reported_ = std::chrono::system_clock::now();
     return !piece.empty();
   }
 
@@ -207,6 +210,7 @@ class Supervision {
   Stage stage_ = Stage::running;
   Clock::time_point asked_, repeated_, terminated_;
   std::optional<Clock::time_point> failed_;
+  std::optional<std::chrono::system_clock::time_point> reported_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,8 @@ struct Ending {
   bool stop_requested = false;  ///< by a signal to this process
   bool out_of_grace = false;    ///< ... and it had to be ended, or was to be ended at once
   ReportedFault fault;          ///< where exit_code is neither 0 nor 75
+  /// When a rank or the launcher first told of it, and when all were gone.
+  std::chrono::system_clock::time_point reported, ended;
 };
 
 /// Runs a launcher in a process group of its own and waits until it and all its descendants on

@@ -10,6 +10,7 @@
 #include "core/io/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "launcher/output/metrics_file.h"
+#include "launcher/output/restart_record.h"
 #include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_json.h"
 #include "launcher/output/snapshot_folder.h"
@@ -163,6 +164,11 @@ void RunFolder::on_checkpoint(const CheckpointRecord& record) {
   if (record.in_memory) return;
   metrics_.write_line(to_json(record));
   checkpoint_error_ = record.error;
+}
+
+void RunFolder::add_fault(const RestartRecord& record) {
+  look_for_folder();
+  metrics_.write_line(to_json(record));
 }
 
 void RunFolder::on_skip(const SkipRecord& record) { metrics_.write_line(to_json(record)); }

@@ -14,6 +14,8 @@
 
 namespace lockstep {
 
+struct RestartRecord;
+
 /// The folder that a run writes into; rank 0's. Creating it and begin() may throw; later trouble (a
 /// full disk, a folder that is moved or removed) never stops the training: it is collected,
 /// and returned by finish().
@@ -60,6 +62,7 @@ class RunFolder final : public TrainObserver {
   void add_history(const std::string& line);
   /// Writes a whole small file.
   void write_file(const std::string& name, const std::string& text);
+  void add_fault(const RestartRecord& record);  ///< to metrics.jsonl
   void add_error(const std::string& error) { errors_.push_back(error); }
 
   void on_step(const StepRecord& record) override;

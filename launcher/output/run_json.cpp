@@ -86,6 +86,20 @@ std::string to_json(const CheckpointRecord& record) {
                       {"error", record.error}});
 }
 
+std::string to_json(const RestartRecord& record) {
+  return json_object({{"step", record.step},
+                      {"fault", record.facts.fault},
+                      {"exit_code", std::int64_t(record.facts.exit_code)},
+                      {"restart", std::int64_t(record.facts.restart)},
+                      {"reported", record.facts.reported},
+                      {"lost_steps", record.lost_steps},
+                      {"end_s", record.end_s},
+                      {"pause_s", record.pause_s},
+                      {"start_s", record.start_s},
+                      {"first_step_s", record.first_step_s},
+                      {"seconds", record.total_s()}});
+}
+
 std::string to_json(const SkipRecord& record) {
   return json_object(
       {{"step", record.step}, {"epoch", record.epoch}, {"skipped_step", record.cause}});

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "launcher/output/restart_record.h"
 #include "lockstep/train_records.h"
 
 namespace lockstep {
@@ -11,6 +12,7 @@ namespace lockstep {
 std::string to_json(const StepRecord& record);
 std::string to_json(const EvaluationRecord& record);
 std::string to_json(const CheckpointRecord& record);
+std::string to_json(const RestartRecord& record);
 std::string to_json(const SkipRecord& record);
 std::string to_json(const RollbackRecord& record);
 

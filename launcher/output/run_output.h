@@ -7,6 +7,7 @@
 
 #include "launcher/output/advised_progress.h"
 #include "launcher/output/profile_table.h"
+#include "launcher/output/recovery.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/output/tensorboard_file.h"
 #include "launcher/output/train_request.h"
@@ -60,6 +61,7 @@ class RunOutput final : public TrainObserver {
   Console console_;
   AdvisedProgress progress_;
   ProfilePrinter profile_;
+  std::optional<Recovery> recovery_;  // where the run was started after a fault
   std::optional<TensorboardFile> tensorboard_;
   std::string initial_weights_;  // as the start says it; empty: none were read
 };

@@ -26,6 +26,8 @@ const char* line_kind_name(LineKind kind) {
       return "skipped_step";
     case LineKind::rollback:
       return "rollback";
+    case LineKind::fault:
+      return "fault";
     case LineKind::other:
       break;
   }

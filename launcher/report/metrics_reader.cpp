@@ -55,7 +55,8 @@ constexpr std::array<std::string_view, kQuantities> kNames{"epoch",
                                                            "mean",
                                                            "spread",
                                                            "first_left_out",
-                                                           "last_left_out"};
+                                                           "last_left_out",
+                                                           "lost_steps"};
 
 constexpr std::size_t kLongest = std::size_t{1} << 16;  // far beyond any line that a run writes
 constexpr double kMaxSteps = 1e15;                      // doubles count exactly up to there
@@ -72,7 +73,7 @@ class LineParser final : public nlohmann::json_sax<json> {
     step_.reset();
     format_ = 0;
     depth_ = 0;
-    is_object_ = has_skip_ = has_checkpoint_ = has_rollback_ = false;
+    is_object_ = has_skip_ = has_checkpoint_ = has_rollback_ = has_fault_ = false;
     key_.clear();
   }
   bool is_object() const { return is_object_; }
@@ -80,6 +81,7 @@ class LineParser final : public nlohmann::json_sax<json> {
   const std::optional<std::int64_t>& step() const { return step_; }
   LineKind kind() const {
     if (has_rollback_) return LineKind::rollback;
+    if (has_fault_) return LineKind::fault;
     if (has_skip_) return LineKind::skip;
     if (has_checkpoint_) return LineKind::checkpoint;
     if (seen_[std::size_t(Quantity::val_loss)]) return LineKind::evaluation;
@@ -124,8 +126,9 @@ class LineParser final : public nlohmann::json_sax<json> {
     has_checkpoint_ = has_checkpoint_ || key_ == "checkpoint";
     has_rollback_ = has_rollback_ || key_ == "rollback";
     has_skip_ = has_skip_ || key_ == "skipped_step";
+    has_fault_ = has_fault_ || key_ == "fault";
     if (key_ == "checkpoint" || key_ == "rollback") return &line_.path;
-    if (key_ == "skipped_step") return &line_.cause;
+    if (key_ == "skipped_step" || key_ == "fault") return &line_.cause;
     return key_ == "error" ? &line_.error : nullptr;
   }
   bool whole(std::int64_t value) {
@@ -154,7 +157,8 @@ class LineParser final : public nlohmann::json_sax<json> {
   std::optional<std::int64_t> step_;
   std::int64_t format_ = 0;
   int depth_ = 0;
-  bool is_object_ = false, has_skip_ = false, has_checkpoint_ = false, has_rollback_ = false;
+  bool is_object_ = false, has_skip_ = false, has_checkpoint_ = false, has_rollback_ = false,
+       has_fault_ = false;
 };
 
 /// `line` with null in the place of words that some writers of JSON use for what it lacks.

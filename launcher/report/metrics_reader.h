@@ -49,13 +49,14 @@ enum class Quantity : std::uint8_t {
   spread,
   first_left_out,
   last_left_out,
+  lost_steps,
 };
-inline constexpr std::size_t kQuantities = std::size_t(Quantity::last_left_out) + 1;
+inline constexpr std::size_t kQuantities = std::size_t(Quantity::lost_steps) + 1;
 
 /// "step_ms"
 std::string_view name_of(Quantity quantity);
 
-enum class LineKind : std::uint8_t { step, evaluation, checkpoint, skip, rollback, other };
+enum class LineKind : std::uint8_t { step, evaluation, checkpoint, skip, rollback, fault, other };
 
 /// One line of metrics.jsonl.
 struct MetricsLine {
@@ -65,7 +66,7 @@ struct MetricsLine {
   std::array<double, kQuantities> values{};  ///< NaN: absent, null or no number
   std::string path;   ///< of a checkpoint, or of the one that a rollback went back to
   std::string error;  ///< of a checkpoint that did not become whole
-  std::string cause;  ///< of a step that was skipped
+  std::string cause;  ///< of a step that was skipped; the fault that a restart followed
 
   double operator[](Quantity quantity) const { return values[std::size_t(quantity)]; }
 };

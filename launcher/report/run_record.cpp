@@ -61,6 +61,9 @@ class MetricsBuilder {
       case LineKind::rollback:
         take_rollback(line);
         break;
+      case LineKind::fault:
+        take_fault(line);
+        break;
       case LineKind::other:
         break;
     }
@@ -114,6 +117,14 @@ class MetricsBuilder {
                                           : fmt::format("no checkpoint: {}", line.error);
     if (!std::isnan(line[Q::stall_ms])) what += fmt::format(", {:.1f} ms stall", line[Q::stall_ms]);
     run_.checkpoints.add({line.step, std::move(what)});
+  }
+
+  void take_fault(const MetricsLine& line) {
+    std::string what = line.cause;
+    if (!std::isnan(line[Q::seconds]))
+      what += fmt::format(": {:.1f} s to the next step", line[Q::seconds]);
+    if (line[Q::lost_steps] >= 0) what += fmt::format(", {:.0f} steps again", line[Q::lost_steps]);
+    run_.faults.add({line.step, std::move(what)});
   }
 
   void take_rollback(const MetricsLine& line) {

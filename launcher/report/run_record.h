@@ -120,7 +120,7 @@ struct RunRecord {
   std::optional<Summary> summary;
   std::optional<ArenaCurve> step_memory;
   std::array<Series, kQuantities> series;  ///< of evaluations: val_loss and val_accuracy
-  EventList checkpoints, skips, rollbacks;
+  EventList checkpoints, skips, rollbacks, faults;
   std::int64_t steps = 0;         ///< the last that metrics.jsonl speaks of
   std::int64_t logged_steps = 0;  ///< lines of steps
   std::string last_change;  ///< of metrics.jsonl: "2026-01-31 12:00 UTC"; empty: there is none

@@ -124,6 +124,7 @@ Json events_section(const Runs& runs) {
   Json blocks = Json::array();
   for (const RunView& run : runs) {
     Table table{"What happened, by kind", {"step", "kind", "what"}, {}, Table::Cells::words};
+    add_events(table, run->faults, "fault");
     add_events(table, run->rollbacks, "rollback");
     add_events(table, run->skips, "step skipped");
     add_events(table, run->checkpoints, "checkpoint");
@@ -131,13 +132,16 @@ Json events_section(const Runs& runs) {
     Json tables = Json::array();
     append(tables, starts_table(run));
     if (!table.rows.empty())
-      append(tables,
-             details(fmt::format("{} rollbacks, {} steps skipped, {} checkpoints, {} evaluations",
-                                 run->rollbacks.count,
-                                 run->skips.count,
-                                 run->checkpoints.count,
-                                 (*run)[Quantity::val_loss].records()),
-                     Json::array({block_of(table)})));
+      append(
+          tables,
+          details(fmt::format(
+                      "{} faults, {} rollbacks, {} steps skipped, {} checkpoints, {} evaluations",
+                      run->faults.count,
+                      run->rollbacks.count,
+                      run->skips.count,
+                      run->checkpoints.count,
+                      (*run)[Quantity::val_loss].records()),
+                  Json::array({block_of(table)})));
     if (!tables.empty()) append_heading(blocks, run, runs);
     append(blocks, std::move(tables));
   }

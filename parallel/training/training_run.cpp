@@ -196,6 +196,7 @@ void TrainingRun::train_one_step() {
     take(p_.replica.finish_steps());
     if (!spike_) noise_watch_.gather();
   }
+  if (done_ == summary_.resumed_at) tell([](TrainObserver& observer) { observer.on_first_step(); });
   ++done_;
   summary_.evaluated = false;
   if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is reported

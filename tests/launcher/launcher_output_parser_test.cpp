@@ -114,6 +114,7 @@ TEST(ErrorOutput, OfADeathTheLauncherKnowsTheSignal) {
   ErrorOutput same;
   EXPECT_EQ(shown_of(same, record + box(1)), record);
   EXPECT_EQ(same.fault().text, "rank 1 on vm was ended by signal 9 (Killed)");
+  EXPECT_EQ(same.fault().step, 3);
   EXPECT_FALSE(same.fault().said);
   ErrorOutput another;
   shown_of(another, record + box(2));

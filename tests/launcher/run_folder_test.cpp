@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "launcher/output/recovery.h"
 #include "launcher/output/run_folder_files.h"
 #include "lockstep/error.h"
 
@@ -43,6 +44,34 @@ class RunFolderTest : public testing::Test {
   }
   fs::path root_;
 };
+
+TEST_F(RunFolderTest, WhatASupervisorTellsOfAFaultIsRecordedAfterTheFirstStep) {
+  const double now = unix_seconds();
+  const RestartFacts told{.fault = "rank 3 on n\"7 was ended by signal 9",
+                          .exit_code = 137,
+                          .restart = 2,
+                          .step = 101,
+                          .reported = now - 4,
+                          .ended = now - 3,
+                          .started = now - 1};
+  EXPECT_EQ(parse_restart_facts("1"), std::nullopt);
+  const std::optional<RestartFacts> facts = parse_restart_facts(to_text(told));
+  ASSERT_TRUE(facts);
+  RunFolder folder(out(), kNothing);
+  folder.begin();
+  Console console(Console::Kind::lines);
+  Recovery recovery(*facts, folder, console);
+  const ResumeRecord resumed{.step = 90};
+  recovery.on_start(&resumed);
+  EXPECT_THAT(read(out() + "/metrics.jsonl"), IsEmpty());
+  recovery.on_first_step();
+  EXPECT_THAT(read(out() + "/metrics.jsonl"),
+              AllOf(HasSubstr("\"step\":90"),
+                    HasSubstr(R"("fault":"rank 3 on n\"7 was ended by signal 9")"),
+                    HasSubstr("\"lost_steps\":10"),
+                    HasSubstr("\"restart\":2"),
+                    HasSubstr("\"exit_code\":137")));
+}
 
 TEST_F(RunFolderTest, WritesStepsEvaluationsAndSummary) {
   RunFolder folder(out(), kNothing);

@@ -112,6 +112,9 @@ class SupervisedTest(ProgramTest):
     def summary(self, name="run"):
         return json.loads((self.folder / name / "summary.json").read_text())
 
+    def run_supervised(self, *flags):
+        return self.start("run", "--ranks=2", "--checkpoint-every=200", "--backoff=0.1", *flags)
+
     def undisturbed(self):
         result = self.train(*FLAGS, "--out=undisturbed")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -119,9 +122,6 @@ class SupervisedTest(ProgramTest):
 
 
 class Supervised(SupervisedTest):
-    def run_supervised(self, *flags):
-        return self.start("run", "--ranks=2", "--checkpoint-every=200", "--backoff=0.1", *flags)
-
     def test_a_killed_rank_costs_no_bit(self):
         process = self.run_supervised()
         step = -1
@@ -139,57 +139,6 @@ class Supervised(SupervisedTest):
             for start in (1, 2, 3):
                 raw = self.folder / f"run/logs/output/{start}/1/rank.0/stdout"
                 self.assertIn("(source:", raw.read_text())
-
-    def snapshots(self):
-        """Folders in memory that this test's run has, or has left."""
-        return [p.parent for p in pathlib.Path("/dev/shm").glob("lockstep-snapshots-*/run")
-                if p.read_text().strip() == str(self.folder / "run")]
-
-    def await_snapshot(self, after=-1):
-        def newer():
-            steps = [int(p.name[5:]) for f in self.snapshots() for p in f.glob("step_*")]
-            return max(steps, default=-1) if max(steps, default=-1) > after else None
-        return self.await_that(newer, "no snapshot")
-
-    def test_a_restart_continues_from_memory(self):
-        process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s")
-        step = -1
-        for _ in range(3):
-            ranks = self.await_ranks(2)
-            step = self.await_snapshot(after=step)
-            self.kill_rank(ranks)
-        self.assertEqual(self.finish(process), 0, self.texts())
-        out = self.texts()[0]
-        self.assertEqual(out.count("snapshot in memory"), 3, out)
-        self.assertGreater(self.summary()["snapshots"], 0)
-        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
-        self.assertEqual(self.snapshots(), [], "memory is not given back")
-
-    def test_snapshots_of_a_run_that_was_killed_with_its_supervisor(self):
-        process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s")
-        self.await_ranks(2)
-        step = self.await_snapshot()
-        for pid in processes_with(str(self.folder / "run")):
-            os.kill(pid, signal.SIGKILL)
-        process.wait()
-        self.await_that(lambda: not processes_with(str(self.folder / "run")), "processes are left")
-        self.assertEqual(len(self.snapshots()), 1)
-        self.assertEqual(self.finish(self.run_supervised("--checkpoint-every=100000")), 0, self.texts())
-        resumed = int(re.search(r"snapshot in memory, .*, (\d+) steps done", self.texts()[0])[1])
-        self.assertGreaterEqual(resumed, step)
-        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
-        self.assertEqual(self.snapshots(), [])
-
-    def test_what_only_memory_holds_is_saved_at_the_end(self):
-        process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s", "--max-restarts=0")
-        ranks = self.await_ranks(2)
-        step = self.await_snapshot()
-        self.kill_rank(ranks)
-        self.assertEqual(self.finish(process), 137, self.texts())
-        self.assertGreaterEqual(self.await_checkpoint(), step)
-        self.assertEqual(self.snapshots(), [])
-        self.assertEqual(self.finish(self.run_supervised()), 0, self.texts())
-        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
 
     def test_a_killed_launcher_leaves_no_ranks(self):
         process = self.run_supervised()

@@ -12,7 +12,7 @@ import subprocess
 from program_test import ProgramTest, main
 
 COMMANDS = ("train", "run", "plan", "scale", "simulate", "sweep", "bench", "evaluate", "predict", "generate", "export",
-            "report", "doctor", "pack", "tokenize", "help", "completion")
+            "report", "status", "doctor", "pack", "tokenize", "help", "completion")
 PARTS = ("bench all-reduce", "bench model", "bench loader")
 
 # Calls the function as bash does: an array of words, of which the last is being completed.
