@@ -15,6 +15,7 @@ waits until training continues, and does that again. Prints the median and the w
 Then compares the weights with those of an undisturbed run.
 """
 import argparse
+import atexit
 import json
 import os
 import pathlib
@@ -56,6 +57,7 @@ class Run:
                    "--noise-scale-every=0", "--tensorboard=off", "--max-restarts=1000", *(options.flags or MLP), *flags]
         self.process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         stdin=subprocess.DEVNULL)
+        atexit.register(self.process.terminate)  # whatever ends this script
         self.lines, self.changed = [], threading.Condition()  # (when it came, line)
         for stream in (self.process.stdout, self.process.stderr):
             threading.Thread(target=self.read, args=(stream,), daemon=True).start()
@@ -109,6 +111,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--snapshot-every", default="auto")
     options, options.flags = parser.parse_known_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     dice = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="lockstep-recovery-") as folder:
         out = pathlib.Path(folder) / "disturbed"
