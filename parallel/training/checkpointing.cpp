@@ -43,6 +43,7 @@ Checkpointing::Checkpointing(Communicator& ranks,
       best_val_loss_(resumed.best_val_loss),
       best_step_(resumed.best_step) {
   options_ = agreed(agreement_, options);
+  timer_ = SaveTimer(options_.every_steps, options_.every_seconds, Clock::now());
   agreement_.on_failure([this](int rank, const SaveFailure& failure) {
     const std::string reason = fmt::format("rank {}: {}", rank, failure.error);
     if (writing_ && failure.save == written_)
@@ -58,18 +59,6 @@ std::size_t Checkpointing::memory_bytes(const SavedArrays& saved, int ranks, int
   return kSnapshots * copied_bytes(saved, snapshot_parts(saved, ranks)[std::size_t(rank)]);
 }
 
-bool Checkpointing::periodic() const {
-  return options_.every_steps > 0 || options_.every_seconds > 0;
-}
-
-bool Checkpointing::due(std::int64_t step) {
-  if (options_.every_steps > 0 && step % options_.every_steps == 0) due_ = true;
-  if (options_.every_seconds > 0 &&
-      std::chrono::duration<double>(Clock::now() - last_save_).count() >= options_.every_seconds)
-    due_ = true;
-  return due_;
-}
-
 bool Checkpointing::is_best(double val_loss) const {
   double lowest = std::fmin(best_val_loss_, written_val_loss_);  // ignores what is unknown
   if (waiting_) lowest = std::fmin(lowest, waiting_->content.state.best_val_loss);
@@ -77,16 +66,16 @@ bool Checkpointing::is_best(double val_loss) const {
 }
 
 bool Checkpointing::after_step(std::int64_t step, double val_loss, const StateFunction& state) {
-  if (!periodic()) return false;
+  if (!timer_.periodic()) return false;
   if (writing_) tell_results();
   bool wanted = false, best = false;
   if (leads()) {
     best = is_best(val_loss);
-    wanted = due(step) || best;
+    wanted = timer_.due(step, Clock::now()) || best;
   }
   const bool asked = agreement_.take_asked();
-  const bool scheduled = options_.every_steps > 0 && step % options_.every_steps == 0;
-  const bool meets = agreement_.alone() ? wanted : asked || scheduled || !std::isnan(val_loss);
+  const bool meets =
+      agreement_.alone() ? wanted : asked || timer_.scheduled(step) || !std::isnan(val_loss);
   agreement_.ask(wanted && !meets && !writing_);
   return meets && meet(step, best ? val_loss : kUnknown, wanted, state);
 }
@@ -98,12 +87,12 @@ bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
 }
 
 bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
-  return !periodic() || save_now(step, state);
+  return !timer_.periodic() || save_now(step, state);
 }
 
 void Checkpointing::resolve() {
   wait_together();
-  due_ = false;
+  timer_.forget();
   whole_step_ = -1;
 }
 
@@ -148,8 +137,7 @@ bool Checkpointing::take(std::int64_t step,
                          std::optional<std::size_t> place,
                          Clock::time_point begin) {
   const bool best = !std::isnan(best_val_loss);
-  due_ = false;
-  last_save_ = Clock::now();
+  timer_.taken(Clock::now());
   if (!agreement_.alone())
     if (const std::vector<int> busy = agreement_.ranks_without(place.has_value()); !busy.empty()) {
       report_busy(step, busy);
@@ -191,8 +179,9 @@ std::optional<std::size_t> Checkpointing::free_snapshot() const {
 }
 
 void Checkpointing::add_stall(std::int64_t step, Clock::time_point begin) {
-  last_save_ = Clock::now();
-  const double seconds = std::chrono::duration<double>(last_save_ - begin).count();
+  const auto end = Clock::now();
+  timer_.taken(end);
+  const double seconds = std::chrono::duration<double>(end - begin).count();
   stall_seconds_ += seconds;
   longest_stall_ms_ = std::max(longest_stall_ms_, seconds * 1e3);
   if (leads()) stall_ms_[step] = seconds * 1e3;
