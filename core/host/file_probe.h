@@ -11,8 +11,8 @@ namespace lockstep {
 enum class FileOperation : std::uint8_t { create, open, write, sync, make_folder, rename, remove };
 std::string_view name_of(FileOperation operation);
 
-/// Is told of every change that this library makes to files and folders before it is made, on the
-/// thread that makes it: so that a simulated rank may die there, and storage may lose bytes.
+/// Is notified of every change that this library makes to files and folders, before it is made, on
+/// the thread that makes it: so that a simulated rank may die there, and storage may lose bytes.
 class FileProbe {
  public:
   virtual ~FileProbe() = default;
@@ -22,10 +22,10 @@ class FileProbe {
   virtual bool before(FileOperation operation, const std::filesystem::path& path) = 0;
 };
 
-/// Null, as at the start: nobody is told. While no thread writes; `probe` outlives its use.
+/// Null, as at the start: none. While no thread writes; `probe` outlives its use.
 void set_file_probe(FileProbe* probe);
 
-/// Tells the probe. Whether to go on with a write; for others it says nothing.
+/// Tells the probe. False for a write that is to be left undone.
 bool tell_probe(FileOperation operation, const std::filesystem::path& path);
 void tell_probe_of_save(int rank);
 

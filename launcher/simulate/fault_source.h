@@ -30,8 +30,8 @@ std::vector<simulation::PlantedFault> open_faults(const std::string& file,
 /// 419 interruptions of Llama 3's training, by what was hit ("The Llama 3 Herd of Models", 2024,
 /// table 5): 70 ranks die (262 of its GPUs, 54 bugs and 2 dependencies), 10 hosts (46 of its hosts'
 /// parts and maintenance), 10 are cut off (42 of its network), and 2 ranks hang (7 timeouts). The
-/// other 8, which interrupt nobody there, are ours: 2 ranks and 1 host freeze, 2 ranks slow down,
-/// the storage stalls in 2 and fails in 1. Who is hit is drawn evenly; how long it lasts is
+/// other 8, which interrupted no training there, are ours: 2 ranks and 1 host freeze, 2 ranks slow
+/// down, the storage stalls in 2 and fails in 1. Who is hit is drawn evenly; how long it lasts is
 /// exponential too, but for deaths and hangs.
 std::vector<simulation::PlantedFault> draw_faults(
     double mean_s, double seconds, int ranks, int ranks_per_host, std::uint64_t seed);

@@ -74,7 +74,7 @@ class Storm {
     bool fails = false;
   };
 
-  /// Nothing: the ranks train until the storm is over, or stand still for ever.
+  /// Nothing: the ranks train until the storm is over, or wait for ever.
   std::optional<Attempt> attempt() {
     trains_ = false;
     Attempt came_to{.trained = false};
@@ -242,7 +242,7 @@ class Storm {
     next_ += found.met;
     if (!found.verdict) {
       result_.faults[first].note =
-          found.over_at == kForEver ? "nobody notices" : "over before a limit";
+          found.over_at == kForEver ? "no rank notices" : "over before a limit";
       return {.exit_code = {}, .until = found.over_at};
     }
     end_ranks(found.over_at, first);

@@ -51,9 +51,9 @@ struct StormRequest {
 struct FaultOutcome {
   simulation::PlantedFault fault = {};
   std::string met_in = {};                ///< "training", "start-up", "launch", "a pause"
-  int named = -1;                         ///< rank; -1: nobody was
+  int named = -1;                         ///< rank; -1: none was
   std::string verdict = {};               ///< "died", "frozen", "stuck", "slow"; empty
-  bool is_right = true;                   ///< nobody was named who was not hit
+  bool is_right = true;                   ///< no rank was named that was not hit
   int others_wrong = 0;                   ///< ranks whose own record names another
   std::optional<double> detected_s = {};  ///< after it began
   std::optional<double> restart_s = {};   ///< from the end of the ranks until they train again

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr int kDied = 10, kDone = 11, kFailed = 12;  // exit codes of the process that runs
 constexpr std::size_t kMaxCrashFailures = 5;
 
-/// What the process that runs leaves behind.
+/// What the process that runs tells the one that has started it.
 struct CrashNotes {
   std::atomic<int> saves = 0;  // that rank 0 has begun
   char where[128] = {};        // it died

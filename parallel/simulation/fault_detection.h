@@ -24,7 +24,7 @@ struct DetectionRequest {
 
 /// What the watchdogs of all ranks made of it.
 struct Detection {
-  std::optional<Verdict> verdict;  ///< empty: ranks work again, or nobody would ever notice
+  std::optional<Verdict> verdict;  ///< empty: ranks work again, or none would ever notice
   int exit_code = 0;               ///< of the job, by the verdict
   double detected_at = 0;          ///< same clock as the faults
   /// When the last rank had ended that can; without a verdict when ranks worked again, which may be
@@ -45,7 +45,7 @@ struct SlowDetection {
 };
 
 /// Who the library's StragglerScores name where those of `slow` take `factor` times as long as the
-/// others for their `micro_batches` a step, within `seconds`; nothing where they name nobody.
+/// others for their `micro_batches` a step, within `seconds`; nothing where they name none.
 /// `spread`: as DeviceModel::spread.
 std::optional<SlowDetection> detect_slow(int ranks,
                                          std::span<const int> slow,

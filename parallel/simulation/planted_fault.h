@@ -12,15 +12,15 @@ namespace lockstep::simulation {
 
 /// What goes wrong in a simulated run.
 enum class FaultKind : std::uint8_t {
-  rank_dies,       ///< its process ends, and its connections close
-  host_dies,       ///< all its ranks fall silent at once, as without power: no connection closes
-  rank_freezes,    ///< no thread of it runs, the watchdog's included
-  host_freezes,    ///< so on all ranks of a host, as where a virtual machine is stopped
-  rank_hangs,      ///< makes no progress, while its watchdog goes on: a GPU that does not return
-  rank_slows,      ///< computes `factor` times as long
-  host_slows,      ///< so on all ranks of a host
-  host_is_cut,     ///< nothing passes between the host and others; afterwards what was sent arrives
-  storage_stalls,  ///< nothing is written or read meanwhile, and goes on afterwards
+  rank_dies,     ///< its process ends, and its connections close
+  host_dies,     ///< all its ranks fall silent at once, as without power: no connection closes
+  rank_freezes,  ///< no thread of it runs, the watchdog's included
+  host_freezes,  ///< so on all ranks of a host, as where a virtual machine is stopped
+  rank_hangs,    ///< makes no progress, while its watchdog still beats: a GPU that does not return
+  rank_slows,    ///< computes `factor` times as long
+  host_slows,    ///< so on all ranks of a host
+  host_is_cut,   ///< nothing passes between the host and others; afterwards what was sent arrives
+  storage_stalls,  ///< what is written or read meanwhile waits
   storage_fails    ///< what is being written or read meanwhile fails
 };
 inline constexpr std::size_t kFaultKinds = std::size_t(FaultKind::storage_fails) + 1;

@@ -79,7 +79,7 @@ TEST(FaultStorm, AShortFreezeCostsItsTimeAlone) {
 
 TEST(FaultStorm, FaultsDuringRecoveryAreMetThere) {
   const StormResult result =
-      run_storm(small_storm({{.at = 800, .kind = FaultKind::rank_dies, .who = 1},
+      run_storm(small_storm({{.at = 800.5, .kind = FaultKind::rank_dies, .who = 1},
                              {.at = 803, .kind = FaultKind::rank_dies, .who = 2},  // a pause
                              {.at = 850, .kind = FaultKind::rank_dies, .who = 3},  // launch
                              {.at = 930, .kind = FaultKind::rank_dies, .who = 4},  // start-up
