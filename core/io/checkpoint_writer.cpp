@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/host/file_probe.h"
 
 namespace lockstep::io {
 namespace {
@@ -125,6 +126,7 @@ CheckpointResult CheckpointWriter::write(const CheckpointContent& content,
   result.step = content.state.step;
   const auto start = std::chrono::steady_clock::now();
   bool whole = false;
+  tell_probe_of_save(content.writers.rank);
   try {
     try {
       if (content.writers.rank > 0) {

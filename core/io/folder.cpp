@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/parameter_names.h"
+#include "core/host/file_probe.h"
 #include "lockstep/error.h"
 
 namespace lockstep::io {
@@ -77,6 +78,7 @@ void fail(const fs::path& path, const std::string& action, int code) {
 }
 
 void sync(const fs::path& path, int descriptor) {
+  tell_probe(FileOperation::sync, path);
   if (const int code = sync_code(descriptor); code != 0)
     fail(path, "cannot flush to the disk", code);
 }
@@ -109,6 +111,7 @@ void create_folders(const fs::path& folder) {
   if (fs::is_directory(folder, error)) return;
   const fs::path parent = parent_of(folder);
   if (parent != folder) create_folders(parent);
+  tell_probe(FileOperation::make_folder, folder);
   if (::mkdir(folder.c_str(), 0777) != 0) {
     const int code = errno == EEXIST ? ENOTDIR : errno;
     if (fs::is_directory(folder, error)) return;  // another process was faster
@@ -118,10 +121,12 @@ void create_folders(const fs::path& folder) {
 }
 
 void create_folder(const fs::path& folder) {
+  tell_probe(FileOperation::make_folder, folder);
   if (::mkdir(folder.c_str(), 0777) != 0) fail(folder, "cannot create the folder", errno);
 }
 
 void sync_folder(const fs::path& folder) {
+  tell_probe(FileOperation::sync, folder);
   int descriptor = -1;
   do {
     descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -135,6 +140,7 @@ void sync_folder(const fs::path& folder) {
 }
 
 void put_in_place(const fs::path& temporary, const fs::path& to, bool replace) {
+  tell_probe(FileOperation::rename, temporary);
   const int code = replace ? renamed(temporary, to, 0) : moved_to_free_name(temporary, to);
   if (code != 0) {
     ::unlink(temporary.c_str());
@@ -144,17 +150,20 @@ void put_in_place(const fs::path& temporary, const fs::path& to, bool replace) {
 }
 
 void rename_path(const fs::path& from, const fs::path& to) {
+  tell_probe(FileOperation::rename, from);
   if (::rename(from.c_str(), to.c_str()) != 0)
     fail(from, fmt::format("cannot rename to {}", to.filename().string()), errno);
 }
 
 bool exchange_paths(const fs::path& a, const fs::path& b) {
+  tell_probe(FileOperation::rename, a);
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
   if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) return false;
   fail(a, fmt::format("cannot exchange with {}", b.filename().string()), errno);
 }
 
 void remove_tree(const fs::path& path) {
+  tell_probe(FileOperation::remove, path);
   std::error_code error;
   fs::remove_all(path, error);
   if (error) fail(path, "cannot remove", error.value());

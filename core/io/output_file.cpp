@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "core/host/file_probe.h"
 #include "core/io/folder.h"
 
 namespace lockstep::io {
@@ -28,6 +29,7 @@ void write_all_at(const std::filesystem::path& path,
                   int descriptor,
                   std::uint64_t offset,
                   std::span<const std::byte> bytes) {
+  if (!tell_probe(FileOperation::write, path)) return;
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), off_t(offset));
     if (written < 0 && errno == EINTR) continue;
@@ -40,6 +42,7 @@ void write_all_at(const std::filesystem::path& path,
 }  // namespace
 
 OutputFile::OutputFile(const std::filesystem::path& path, IfThere if_there) : path_(path) {
+  tell_probe(FileOperation::create, path);
   // Another user may have put a link into a folder that others can write to.
   const int how = O_NOFOLLOW | (if_there == IfThere::emptied ? O_TRUNC : O_EXCL);
   do {
@@ -57,6 +60,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
+  if (!tell_probe(FileOperation::write, path_)) return;
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -79,10 +83,13 @@ void OutputFile::finish() {
 }
 
 void OutputFile::remove() const {
-  if (is_file_) ::unlink(path_.c_str());  // a device stays
+  if (!is_file_) return;  // a device stays
+  tell_probe(FileOperation::remove, path_);
+  ::unlink(path_.c_str());
 }
 
 PlacedFile::PlacedFile(std::filesystem::path path, int how) : path_(std::move(path)) {
+  tell_probe((how & O_CREAT) != 0 ? FileOperation::create : FileOperation::open, path_);
   do {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | how, 0666);
   } while (descriptor_ < 0 && errno == EINTR);

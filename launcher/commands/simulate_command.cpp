@@ -17,10 +17,13 @@ int simulate_command(const std::vector<std::string>& arguments) {
   SimulateFlags flags = parse_simulate_flags(arguments);
   if (print_help(flags.help)) return 0;
   const std::vector<SimulatedRuns> runs = simulate_all(flags);
-  std::cout << (flags.json ? to_json(flags, runs) : to_text(flags, runs)) << std::flush;
-  const bool held =
+  const std::vector<SimulatedStorm> storms = simulate_storms(flags, runs.back());
+  std::cout << (flags.json ? to_json(flags, runs, storms)
+                           : to_text(flags, runs) + to_text(flags, storms))
+            << std::flush;
+  const bool all_held =
       std::ranges::all_of(runs, [](const SimulatedRuns& run) { return run.failures.empty(); });
-  return held ? 0 : int(ExitCode::error);
+  return all_held && held(storms) ? 0 : int(ExitCode::error);
 }
 
 }  // namespace lockstep

@@ -62,6 +62,7 @@ void declare(CLI::App& app, SimulateFlags& flags, RawSimulate& raw) {
                  flags.timeline,
                  "writes the last step on the largest rank count, for ui.perfetto.dev")
       ->type_name("FILE");
+  declare_storm_flags(app, flags.storm);
   app.add_flag("--json", flags.json, "one JSON object instead of text");
   app.allow_extras();
   app.footer(
@@ -104,6 +105,26 @@ bool says(const std::vector<std::string>& arguments,
   });
 }
 
+/// Of a storm's ranks, so many as are simulated exactly, with as many samples each.
+void take_exact_ranks(SimulateFlags& flags) {
+  flags.storm_ranks = flags.ranks[0];
+  if (flags.storm_ranks <= flags.storm.exact_ranks) return;
+  TrainOptions all = flags.train.options;
+  make_shards_for(all, flags.storm_ranks);
+  validate(all);
+  (void)plan_batch(all, flags.storm_ranks);
+  const std::int64_t times = flags.storm_ranks / flags.storm.exact_ranks;
+  LOCKSTEP_CHECK(flags.storm_ranks % flags.storm.exact_ranks == 0 && all.global_batch % times == 0,
+                 ConfigError,
+                 "--exact-ranks {} cannot stand for {} ranks with a global batch of {}: both have "
+                 "to be whole multiples",
+                 flags.storm.exact_ranks,
+                 flags.storm_ranks,
+                 all.global_batch);
+  flags.ranks = {int(flags.storm.exact_ranks)};
+  flags.train.options.global_batch /= times;
+}
+
 void parse_train(SimulateFlags& flags, std::vector<std::string> arguments) {
   const PlaceholderData placeholder{0};
   if (!says(arguments, {"--steps", "--epochs", "--samples", "--config"}))
@@ -117,6 +138,7 @@ void parse_train(SimulateFlags& flags, std::vector<std::string> arguments) {
                  flags.train.measures_micro_batch ? "--micro-batch" : "--shard");
   if (options.micro_batch == 0 && options.accumulation == 0)
     options.micro_batch = default_micro_batch(options.global_batch);
+  if (flags.storm.any()) take_exact_ranks(flags);
   make_shards_for(options, flags.ranks.back());
   validate(options);
   for (const int ranks : flags.ranks) (void)plan_batch(options, ranks);
@@ -142,6 +164,7 @@ SimulateFlags parse_simulate_flags(const std::vector<std::string>& arguments) {
     throw ConfigError("simulate needs --ranks or --hosts", "--ranks 8,64,1024, or --hosts 128x8");
   flags.rate = parse_device_rate(raw.rate);
   flags.traces_sums = !raw.no_sums;
+  resolve_storm_flags(app, flags.ranks, flags.network.ranks_per_host, flags.storm);
   parse_train(flags, app.remaining());
   if (!flags.train.help.empty()) flags.help = flags.train.help;
   return flags;

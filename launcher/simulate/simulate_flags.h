@@ -8,6 +8,7 @@
 
 #include "launcher/plan/device_rate.h"
 #include "launcher/settings/train_flags.h"
+#include "launcher/simulate/storm_flags.h"
 #include "parallel/cost/network.h"
 
 namespace lockstep {
@@ -21,6 +22,8 @@ struct SimulateFlags {
   bool traces_sums = true;
   double spread = 0;
   std::string timeline;  ///< a file; empty: none
+  StormFlags storm;
+  int storm_ranks = 0;  ///< `ranks` have as many samples each as these
   bool json = false;
   TrainFlags train;
   std::string help;

@@ -117,7 +117,9 @@ std::string to_text(const SimulateFlags& flags, std::span<const SimulatedRuns> r
   return text;
 }
 
-std::string to_json(const SimulateFlags& flags, std::span<const SimulatedRuns> runs) {
+std::string to_json(const SimulateFlags& flags,
+                    std::span<const SimulatedRuns> runs,
+                    std::span<const SimulatedStorm> storms) {
   json rows = json::array();
   for (const SimulatedRuns& run : runs)
     rows.push_back({{"ranks", run.ranks},
@@ -140,7 +142,8 @@ std::string to_json(const SimulateFlags& flags, std::span<const SimulatedRuns> r
               {"global_batch", flags.train.options.global_batch},
               {"micro_batch", flags.train.options.micro_batch},
               {"network", flags.network.name},
-              {"runs", std::move(rows)}}
+              {"runs", std::move(rows)},
+              {"storms", to_object(storms)}}
              .dump(2) +
          "\n";
 }

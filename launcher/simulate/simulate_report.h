@@ -5,6 +5,7 @@
 #include <string>
 
 #include "launcher/simulate/simulated_runs.h"
+#include "launcher/simulate/simulated_storms.h"
 
 namespace lockstep {
 
@@ -15,6 +16,8 @@ double growth_of_rank(std::span<const SimulatedRuns> runs,
                       RankTraffic SimulatedRuns::*when);
 
 std::string to_text(const SimulateFlags& flags, std::span<const SimulatedRuns> runs);
-std::string to_json(const SimulateFlags& flags, std::span<const SimulatedRuns> runs);
+std::string to_json(const SimulateFlags& flags,
+                    std::span<const SimulatedRuns> runs,
+                    std::span<const SimulatedStorm> storms = {});
 
 }  // namespace lockstep

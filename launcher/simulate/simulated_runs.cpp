@@ -204,6 +204,7 @@ class Simulator {
     runs.max_micro_batches = result.max_micro_batches;
     runs.sums_checked = result.tree != simulation::kUnknown;
     runs.summed_elems = result.checked_elems;
+    runs.parameter_elems = result.parameter_elems;
     runs.tree = result.tree;
   }
 

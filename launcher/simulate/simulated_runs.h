@@ -28,6 +28,7 @@ struct SimulatedRuns {
   bool sums_checked = false;
   std::int64_t summed_elems = 0;  ///< whose sums were followed, over ranks and steps
   simulation::Expression tree = simulation::kUnknown;
+  std::int64_t parameter_elems = 0;
   std::int64_t orders = 1;  ///< of arrival that were tried
   double wall_s = 0;        ///< of this process, for the run by time
   std::uint64_t peak_bytes = 0;

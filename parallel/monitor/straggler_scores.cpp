@@ -108,9 +108,11 @@ void StragglerScores::score(std::span<const RankWork> work) {
     const double compute = oversubscribed ? std::max(usual_compute, compute_[i] / 2) : compute_[i];
     judged_.push_back(loading_[i] + compute);
   }
+  const double of_loading = median(loading_), of_judged = median(judged_);
   for (std::size_t i = 0; i < scored_.size(); ++i) {
-    const double loading = measure(loading_, i), compute = measure(compute_, i),
-                 both = measure(judged_, i);
+    const double loading = measure(loading_, i, of_loading),
+                 compute = measure(compute_, i, usual_compute),
+                 both = measure(judged_, i, of_judged);
     RankScore& scored = scored_[i];
     scored.score = both > 0 ? judged_[i] / both : 1;
     scored.in_loading = loading_[i] - loading > compute_[i] - compute;
@@ -119,8 +121,8 @@ void StragglerScores::score(std::span<const RankWork> work) {
   }
 }
 
-double StragglerScores::measure(std::span<const double> values, std::size_t own) {
-  return values.size() == 2 ? values[1 - own] : median(values);
+double StragglerScores::measure(std::span<const double> values, std::size_t own, double median) {
+  return values.size() == 2 ? values[1 - own] : median;
 }
 
 double StragglerScores::median(std::span<const double> values) {

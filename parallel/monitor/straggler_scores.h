@@ -67,8 +67,8 @@ class StragglerScores {
   void smooth(RankWork& mean, const RankWork& work, double weight) const;
   /// Fills scored_.
   void score(std::span<const RankWork> work);
-  /// What value `own` of `values` is measured by: their median, of two the other one.
-  double measure(std::span<const double> values, std::size_t own);
+  /// What value `own` of `values` is measured by: their `median`, of two the other one.
+  static double measure(std::span<const double> values, std::size_t own, double median);
   double median(std::span<const double> values);
 
   std::vector<Rank> ranks_;

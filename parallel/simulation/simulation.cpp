@@ -209,10 +209,12 @@ SimulationResult simulate(const SimulationRequest& request) {
     before = end;
   }
   result.loads = samples->loads();
-  if (programs.programs)
+  if (programs.programs) {
+    result.parameter_elems = programs.programs->space().elems;
     result.expected_elems =
         std::ssize(result.steps) *
         updated_elems(programs.programs->graph(), programs.programs->space(), ranks);
+  }
   result.tree = cluster.first_sum();
   result.checked_elems = cluster.checked_elems();
   result.wrong_sum_count = cluster.wrong_sum_count();

@@ -67,6 +67,7 @@ struct SimulationResult {
   /// How rank 0's first update found the gradients of its micro-batches summed; kUnknown: sums were
   /// not followed.
   Expression tree = kUnknown;
+  std::int64_t parameter_elems = 0;  ///< of the flat space
   double wall_s = 0;
   std::uint64_t peak_bytes = 0;  ///< of this process
   std::map<int, std::vector<Span>> spans;

@@ -48,6 +48,7 @@ Checkpointing::Checkpointing(Communicator& ranks,
     into_memory_ = why_no_snapshots_.empty();
     if (into_memory_ && leads()) pace_.emplace(options_.snapshot_seconds);
   }
+  timer_ = SaveTimer(options_.every_steps, options_.every_seconds, Clock::now());
   agreement_.on_failure([this](int rank, const SaveFailure& failure) {
     const std::string reason = fmt::format("rank {}: {}", rank, failure.error);
     if (writing_ && failure.save == written_)
@@ -74,18 +75,6 @@ std::string Checkpointing::reason_for_no_snapshots(const SavedArrays& saved) {
   return agreement_.alone() ? std::string() : agreement_.why_not_all(options_.snapshot_folder);
 }
 
-bool Checkpointing::periodic() const {
-  return options_.every_steps > 0 || options_.every_seconds > 0;
-}
-
-bool Checkpointing::due(std::int64_t step) {
-  if (options_.every_steps > 0 && step % options_.every_steps == 0) due_ = true;
-  if (options_.every_seconds > 0 &&
-      std::chrono::duration<double>(Clock::now() - last_save_).count() >= options_.every_seconds)
-    due_ = true;
-  return due_;
-}
-
 bool Checkpointing::is_best(double val_loss) const {
   double lowest = std::fmin(best_val_loss_, written_val_loss_);  // ignores what is unknown
   if (waiting_) lowest = std::fmin(lowest, waiting_->content.state.best_val_loss);
@@ -93,20 +82,21 @@ bool Checkpointing::is_best(double val_loss) const {
 }
 
 bool Checkpointing::after_step(std::int64_t step, double val_loss, const StateFunction& state) {
-  if (!periodic() && !into_memory_) return false;
+  if (!timer_.periodic() && !into_memory_) return false;
   if (writing_) tell_results();
   const Wish wish = leads() ? wish_after(step, val_loss) : Wish();
   const bool asked = agreement_.take_asked();
-  const bool scheduled = options_.every_steps > 0 && step % options_.every_steps == 0;
-  const bool meets = agreement_.alone() ? wish.any() : asked || scheduled || !std::isnan(val_loss);
+  const bool meets =
+      agreement_.alone() ? wish.any() : asked || timer_.scheduled(step) || !std::isnan(val_loss);
   agreement_.ask(wish.any() && !meets && (!writing_ || writes_memory_));
   return meets && meet(step, wish, state);
 }
 
 Checkpointing::Wish Checkpointing::wish_after(std::int64_t step, double val_loss) {
-  if (periodic()) {
+  if (timer_.periodic()) {
     const bool best = is_best(val_loss);
-    if (due(step) || best) return {Wish::What::checkpoint, best ? val_loss : kUnknown};
+    if (timer_.due(step, Clock::now()) || best)
+      return {Wish::What::checkpoint, best ? val_loss : kUnknown};
   }
   const bool snapshot = pace_ && !writing_ && pace_->is_due();
   return {.what = snapshot ? Wish::What::snapshot : Wish::What::nothing};
@@ -121,12 +111,12 @@ bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
 }
 
 bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
-  return !periodic() || save_now(step, state);
+  return !timer_.periodic() || save_now(step, state);
 }
 
 void Checkpointing::resolve() {
   wait_together();
-  due_ = false;
+  timer_.forget();
   whole_step_ = -1;
   // Snapshots are of steps that the run takes back.
   if (leads() && into_memory_) io::remove_checkpoints(options_.snapshot_folder);
@@ -176,13 +166,10 @@ bool Checkpointing::take(std::int64_t step,
                          std::optional<std::size_t> place,
                          Clock::time_point begin) {
   const bool best = !std::isnan(best_val_loss);
-  if (!in_memory) {
-    due_ = false;
-    last_save_ = Clock::now();
-  }
+  if (!in_memory) timer_.taken(Clock::now());
   if (!agreement_.alone())
     if (const std::vector<int> busy = agreement_.ranks_without(place.has_value()); !busy.empty()) {
-      report_busy(step, busy);
+      if (!in_memory) report_busy(step, busy);
       return false;
     }
   Snapshot& snapshot = snapshots_[place.value()];
@@ -222,10 +209,10 @@ std::optional<std::size_t> Checkpointing::free_snapshot() const {
 }
 
 void Checkpointing::add_stall(std::int64_t step, bool in_memory, Clock::time_point begin) {
-  const auto now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - begin).count();
+  const auto end = Clock::now();
+  const double seconds = std::chrono::duration<double>(end - begin).count();
   if (!in_memory)
-    last_save_ = now;
+    timer_.taken(end);
   else if (pace_)
     pace_->taken(seconds);
   stall_seconds_ += seconds;

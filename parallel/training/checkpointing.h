@@ -14,6 +14,7 @@
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"
 #include "parallel/training/save_agreement.h"
+#include "parallel/training/save_timer.h"
 #include "parallel/training/snapshot_pace.h"
 
 namespace lockstep {
@@ -127,8 +128,6 @@ class Checkpointing {
   };
 
   bool leads() const { return agreement_.leads(); }
-  bool periodic() const;
-  bool due(std::int64_t step);
   bool is_best(double val_loss) const;
   Wish wish_after(std::int64_t step, double val_loss);
   std::string reason_for_no_snapshots(const SavedArrays& saved);
@@ -179,8 +178,8 @@ class Checkpointing {
   std::int64_t best_step_;
   double written_val_loss_ = io::CheckpointState::kUnknown;  // of a best one that is being written
   std::int64_t whole_step_ = -1;                             // the newest that is whole
-  Clock::time_point last_save_ = Clock::now();
-  bool due_ = false, writing_ = false, waits_for_previous_saves_ = false;
+  SaveTimer timer_{0, 0, Clock::now()};
+  bool writing_ = false, waits_for_previous_saves_ = false;
   std::int64_t saves_ = 0;
   double longest_stall_ms_ = 0, stall_seconds_ = 0;
 };

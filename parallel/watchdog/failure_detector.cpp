@@ -184,7 +184,26 @@ std::optional<Verdict> FailureDetector::find_frozen(double now) const {
     found = {.kind = Verdict::Kind::frozen, .rank = r, .seconds = seconds, .limit = limit};
     if (tree_ != nullptr) found->below = tree_->subtree_size(r) - 1;
   }
+  if (found && is_cut_off(now)) {
+    found->rank = found->below = 0;
+    found->is_cut_off = true;
+  }
   return found;
+}
+
+/// Hosts that fail at once are rare. What they sent last came within some beats of each other.
+bool FailureDetector::is_cut_off(double now) const {
+  if (tree_ == nullptr) return false;
+  std::optional<int> silent;
+  bool several = false;
+  for (const int child : tree_->children(0)) {
+    const int host = tree_->host(child);
+    if (host == tree_->host(0) || at(child).state != State::present) continue;
+    if (at(child).traced || silence(child, now) <= limits_.training_s / 2) return false;
+    several |= silent && *silent != host;
+    silent = host;
+  }
+  return several;
 }
 
 /// As the judge's own: until now. Of a rank that another one hears: until that one's last word,

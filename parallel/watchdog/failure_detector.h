@@ -26,10 +26,11 @@ struct Verdict {
   };
   Kind kind{};
   int rank = -1;
-  double seconds = 0;     ///< without a sign of life, or without progress
-  double limit = 0;       ///< that this exceeds; 0 where there is none
-  bool has_left = false;  ///< stuck: the others wait for a rank that said goodbye
-  int below = 0;          ///< frozen: ranks that rank 0 hears of through it, silent as well
+  double seconds = 0;       ///< without a sign of life, or without progress
+  double limit = 0;         ///< that this exceeds; 0 where there is none
+  bool has_left = false;    ///< stuck: the others wait for a rank that said goodbye
+  int below = 0;            ///< frozen: ranks that rank 0 hears of through it, silent as well
+  bool is_cut_off = false;  ///< frozen: rank 0, by itself, as it hears of no other host
 };
 
 /// The decisions of a watchdog, free of sockets and clocks: whoever calls says what was seen and
@@ -38,7 +39,8 @@ struct Verdict {
 /// In a tree rank 0 hears of most ranks through others. Such a rank is frozen where its parent has
 /// been heard of for so long since: the silence of a rank explains that of all below it, also where
 /// it ends with a beat that has no news of them yet. Those below a rank that has left are not
-/// watched any more.
+/// watched any more. Where rank 0 hears of none of several other hosts any more, it is its own that
+/// is cut off, and the others say the same of it.
 class FailureDetector {
  public:
   /// So much later than a connection closes, a report of its rank may still arrive.
@@ -118,6 +120,7 @@ class FailureDetector {
   std::optional<Verdict> find_ended(double now) const;
   std::optional<Verdict> find_frozen(double now) const;
   std::optional<Verdict> find_stuck(double now) const;
+  bool is_cut_off(double now) const;
   int faulting_rank_of_stall() const;
 
   const watch::HeartbeatTree* tree_ = nullptr;  // null: a star

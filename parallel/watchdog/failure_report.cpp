@@ -56,6 +56,10 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
           "no sign of life for {:.1f} s: the process is stopped, or its host or the "
           "network is gone",
           verdict.seconds);
+      if (verdict.is_cut_off)
+        record.cause = fmt::format(
+            "hears of no other host for {:.1f} s: this rank's host has no network any more",
+            verdict.seconds);
       if (verdict.below > 0)
         record.cause += fmt::format("; {} {} through it {} silent as well",
                                     verdict.below,

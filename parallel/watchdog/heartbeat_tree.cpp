@@ -17,7 +17,10 @@ std::size_t place_of_parent(std::size_t place, int fan_out) {
 }  // namespace
 
 HeartbeatTree::HeartbeatTree(std::span<const int> hosts, int fan_out)
-    : parents_(hosts.size(), 0), sizes_(hosts.size(), 1), first_child_(hosts.size() + 1, 0) {
+    : hosts_(hosts.begin(), hosts.end()),
+      parents_(hosts.size(), 0),
+      sizes_(hosts.size(), 1),
+      first_child_(hosts.size() + 1, 0) {
   LOCKSTEP_ASSERT(!hosts.empty() && fan_out >= 2);
   const int count = ranks();
   parents_[0] = -1;

@@ -40,9 +40,11 @@ class HeartbeatTree {
   int depth(int rank) const;
   /// Of the deepest rank.
   int depth() const;
+  /// As the constructor has it.
+  int host(int rank) const { return hosts_[std::size_t(rank)]; }
 
  private:
-  std::vector<int> parents_, sizes_;
+  std::vector<int> hosts_, parents_, sizes_;
   std::vector<int> children_, first_child_;  // those of r: from first_child_[r] to that of r + 1
 };
 

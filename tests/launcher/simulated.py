@@ -71,6 +71,58 @@ class Simulated(ProgramTest):
             for word in words:
                 self.assertIn(word, result.stderr, flags)
 
+    def test_a_storm_of_a_file(self):
+        (self.folder / "storm.txt").write_text("1h rank-dies 17  # one\n2h host-freezes 3 20s\n2.5h host-is-cut 1 5s\n")
+        result = self.simulate("--json", *SMALL, "--hosts=4x8", "--no-sums", "--arrival-orders=0",
+                               "--faults=storm.txt", "--storm-hours=3")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        (storm,) = json.loads(result.stdout)["storms"]
+        dies, freezes, cut = storm["faults"]
+        self.assertEqual((dies["named"], dies["verdict"], dies["right"]), (17, "died", True))
+        self.assertIn(freezes["named"], range(24, 32))
+        self.assertGreater(freezes["detected_s"], 9)
+        self.assertIsNone(cut["named"])
+        self.assertEqual((storm["restarts"], storm["wrongly_named"]), (2, 0))
+        self.assertLess(storm["predicted_goodput"], 1)
+        self.assertEqual(storm["lost_steps"], sum(fault["lost_steps"] for fault in storm["faults"]))
+
+    def test_storms_are_drawn_by_the_seed(self):
+        flags = ("--json", *SMALL, "--hosts=4x8", "--no-sums", "--arrival-orders=0", "--faults=poisson:30m", "--storm-hours=6")
+        drawn = [json.loads(self.simulate(*flags, *more).stdout)["storms"]
+                 for more in (("--seed=5", "--storms=2"), ("--seed=6",))]
+        for storm in drawn[0] + drawn[1]:
+            storm.pop("wall_s"), storm.pop("peak_bytes")
+        self.assertEqual(drawn[0][1], drawn[1][0])
+        self.assertNotEqual(drawn[0][0]["faults"], drawn[0][1]["faults"])
+
+    def test_more_ranks_than_are_simulated(self):
+        flags = ("--json", "--model=mlp", "--global-batch=1024", "--micro-batch=4", "--hosts=8x8", "--no-sums",
+                 "--arrival-orders=0", "--faults=poisson:1h", "--storm-hours=2", "--exact-ranks=16")
+        found = json.loads(self.simulate(*flags).stdout)
+        self.assertEqual((found["runs"][0]["ranks"], found["storms"][0]["ranks"]), (16, 64))
+        self.assertEqual(found["global_batch"], 256)
+
+    def test_bad_storms(self):
+        for text, words in (("1h rank-dies 32\n", ("line 1", "0 to 31")),
+                            ("1h host-dies 4\n", ("line 1", "0 to 3")),
+                            ("2h rank-dies 1\n1h rank-dies 1\n", ("line 2", "before")),
+                            ("1h rank-dyes 1\n", ("line 1", "rank-dies")),
+                            ("", ("no fault",))):
+            (self.folder / "storm.txt").write_text(text)
+            self.refuses(("--faults=storm.txt",), words)
+        for flags, words in ((("--faults=none.txt",), ("none.txt", "poisson")),
+                             (("--faults=poisson:soon",), ("soon", "7.9h")),
+                             (("--faults=",), ("--faults",)),
+                             (("--storms=2",), ("--storms", "--faults")),
+                             (("--faults=poisson:1h", "--exact-ranks=5"), ("--exact-ranks", "32"))):
+            self.refuses(flags, words)
+
+    def refuses(self, flags, words):
+        result = self.simulate(*SMALL, "--hosts=4x8", *flags)
+        self.assertEqual(result.returncode, 2, (flags, result.stdout, result.stderr))
+        for word in words:
+            self.assertIn(word, result.stderr, flags)
+
     def test_a_timeline_that_cannot_be_written(self):
         result = self.simulate(*SMALL, "--ranks=2", "--timeline=none/timeline.json")
         self.assertEqual(result.returncode, 3, result.stderr)

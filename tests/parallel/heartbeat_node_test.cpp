@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "parallel/simulation/simulated_watch.h"
 #include "parallel/watchdog/failure_report.h"
-#include "tests/parallel/simulated_watch.h"
 
 namespace lockstep {
 namespace {
 
-using testing::SimulatedWatch;
+using simulation::SimulatedWatch;
 
 constexpr double kTick = SimulatedWatch::kTick, kSlowBeat = SimulatedWatch::kSlowBeat;
 const WatchLimits kSimulatedLimits{
@@ -206,6 +206,32 @@ TEST(HeartbeatNode, WhomADebuggerStopsAndWhoIsBelowAreNotAccused) {
     const watch::HeartbeatTree& tree = watch.tree();
     expect_end(watch, rank, start, 3 + 2 * kSlowBeat + tree.depth() * kSlowBeat + travel(tree));
   });
+}
+
+// Rank 0 would otherwise accuse any of those that it does not hear any more, and these rank 0.
+TEST(HeartbeatNode, TheHostOfRankZeroIsCutOff) {
+  for (const SimulatedJob& job :
+       {SimulatedJob{24, 8, 32}, {12, 3, 2}, {1000, 8, 32}, {10000, 8, 32}}) {
+    SimulatedWatch watch = make_watch(job);
+    watch.pass(1);
+    const double start = watch.time();
+    for (int r = 0; r < job.per_host; ++r) watch[r].side = 1;
+    watch.pass(30);
+    const watch::HeartbeatTree& tree = watch.tree();
+    expect_end(watch, 0, start, 3 + 2 * kSlowBeat + tree.depth() * kSlowBeat + travel(tree));
+    EXPECT_TRUE(watch.verdict()->is_cut_off);
+    EXPECT_NE(describe(*watch.verdict(), {}).cause.find("hears of no other host"),
+              std::string::npos);
+  }
+}
+
+TEST(HeartbeatNode, OfTwoHostsTheOtherIsAccused) {
+  SimulatedWatch watch = make_watch({16, 8, 32});
+  watch.pass(1);
+  for (int r = 0; r < 8; ++r) watch[r].side = 1;
+  watch.pass(30);
+  ASSERT_TRUE(watch.verdict());
+  EXPECT_GE(watch.verdict()->rank, 8) << "nobody can know";
 }
 
 TEST(HeartbeatNode, AnErrorOfAnyRankEndsAllAfterThreeSeconds) {

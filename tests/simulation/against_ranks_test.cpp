@@ -4,8 +4,8 @@
 
 #include "lockstep/sources.h"
 #include "lockstep/trainer.h"
+#include "tests/simulation/noting_communicator.h"
 #include "tests/simulation/simulated_training.h"
-#include "tests/simulation/wrapped_communicator.h"
 #include "tests/support/mpi_world.h"
 #include "tests/support/test_backend.h"
 

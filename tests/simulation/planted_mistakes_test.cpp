@@ -4,8 +4,9 @@
 
 #include "core/data/forwarding_dataset.h"
 #include "core/step/done_request.h"
+#include "parallel/simulation/crash_points.h"
+#include "parallel/simulation/wrapped_communicator.h"
 #include "tests/simulation/simulated_training.h"
-#include "tests/simulation/wrapped_communicator.h"
 
 /// Asked by LeakSanitizer. What other ranks may still write to is not freed while an exception is
 /// in flight, by design, and mistakes end ranks by exceptions.
@@ -175,6 +176,16 @@ TEST(PlantedMistake, TrafficOfARankGrowsWithTheRanks) {
   const double grown = bytes_of_rank(64, true) - bytes_of_rank(64, false);
   EXPECT_LT(bytes_of_rank(64, false), 1.5 * bytes_of_rank(16, false));
   EXPECT_NEAR(grown / (bytes_of_rank(16, true) - bytes_of_rank(16, false)), 63.0 / 15, 0.5);
+}
+
+/// What a rank should have written lies in no file, and nobody was told.
+TEST(PlantedMistake, ACheckpointLacksTheRangeOfARank) {
+  CrashPointRequest request = small_saves(scratch_in_memory("checkpoint_with_a_hole"));
+  request.loses_write = [](int rank, const std::filesystem::path& file) {
+    return rank == 1 && file.filename() == "model.safetensors";
+  };
+  const CrashPoints points = try_crash_points(request);
+  EXPECT_THAT(points.failures, ::testing::Contains(HasSubstr("model.safetensors")));
 }
 
 }  // namespace

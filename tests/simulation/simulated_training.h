@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <string>
+#include <unistd.h>
 
 #include "lockstep/builder.h"
 #include "lockstep/zoo.h"
+#include "parallel/simulation/crash_points.h"
 #include "parallel/simulation/simulation.h"
 
 /// A small training on simulated ranks.
@@ -30,6 +33,27 @@ inline SimulationRequest small_training(int ranks, int ranks_per_host = 8) {
   request.options.shards = 128;
   request.options.steps = 4;
   request.options.log_every = 0;
+  return request;
+}
+
+/// For checkpoints: in memory where that is possible, as nobody cuts the power.
+inline std::filesystem::path scratch_in_memory(const std::string& name) {
+  const std::filesystem::path memory = "/dev/shm";
+  const bool usable = ::access(memory.c_str(), W_OK | X_OK) == 0;
+  return (usable ? memory : std::filesystem::path(::testing::TempDir())) /
+         (name + "_" + std::to_string(::getpid()));
+}
+
+/// Three ranks that save twice in an epoch of four steps, all of them; two resume.
+inline CrashPointRequest small_saves(const std::filesystem::path& folder) {
+  CrashPointRequest request{.run = small_training(3, 3), .resume_ranks = 2, .folder = folder};
+  request.run.cluster.traces_sums = false;
+  request.run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {8, 8}});
+  request.run.dataset_size = 96;
+  request.run.options.global_batch = 24;
+  request.run.options.shards = 3;
+  request.run.options.checkpoint.every_steps = 2;
+  request.run.options.checkpoint.keep = 1;
   return request;
 }
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/simulate/fault_storm.h"
+#include "launcher/simulate/simulated_runs.h"
+
+namespace lockstep {
+
+struct SimulatedStorm {
+  StormRequest request;
+  StormResult result;
+  double wall_s = 0;             ///< of this process
+  std::uint64_t peak_bytes = 0;  ///< of this process, the exact simulation included
+};
+
+/// The storms of `flags`, with the times of `exact`. Nothing without --faults, or where `exact` has
+/// failed.
+std::vector<SimulatedStorm> simulate_storms(const SimulateFlags& flags, const SimulatedRuns& exact);
+
+/// Whether every fault was named after who was hit.
+bool held(std::span<const SimulatedStorm> storms);
+std::string to_text(const SimulateFlags& flags, std::span<const SimulatedStorm> storms);
+/// An array with an object a storm.
+nlohmann::json to_object(std::span<const SimulatedStorm> storms);
+
+}  // namespace lockstep

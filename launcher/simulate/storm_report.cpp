@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/number_format.h"
+#include "launcher/simulate/simulated_storms.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+
+/// Blank where there is none.
+std::string seconds_or_blank(const std::optional<double>& seconds) {
+  return seconds ? fmt::format("{:.1f} s", *seconds) : std::string();
+}
+
+std::string time_of_day(double seconds) {
+  const auto whole = std::int64_t(seconds);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string name_words(const FaultOutcome& outcome) {
+  if (outcome.named < 0) return "-";
+  std::string words = fmt::format("rank {} {}", outcome.named, outcome.verdict);
+  if (!outcome.is_right) words += ", WRONG";
+  return words;
+}
+
+std::string length_words(double seconds) {
+  return seconds == simulation::PlantedFault::kForEver ? std::string()
+                                                       : fmt::format(" for {:.0f} s", seconds);
+}
+
+void add_faults(std::string& text, const StormResult& result) {
+  text += fmt::format("{:>9}  {:<26} {:<9} {:<20} {:>9} {:>9} {:>11} {:>10}\n",
+                      "time",
+                      "fault",
+                      "in",
+                      "named",
+                      "detected",
+                      "restart",
+                      "steps lost",
+                      "next step");
+  for (const FaultOutcome& outcome : result.faults)
+    text += fmt::format("{:>9}  {:<26} {:<9} {:<20} {:>9} {:>9} {:>11} {:>10}{}{}\n",
+                        time_of_day(outcome.fault.at),
+                        to_string(outcome.fault) + length_words(outcome.fault.seconds),
+                        outcome.met_in,
+                        name_words(outcome),
+                        seconds_or_blank(outcome.detected_s),
+                        seconds_or_blank(outcome.restart_s),
+                        outcome.lost_steps > 0 ? format_count(double(outcome.lost_steps)) : "",
+                        seconds_or_blank(outcome.next_step_s),
+                        outcome.note.empty() ? "" : "  ",
+                        outcome.note);
+}
+
+void add_summary(std::string& text, const SimulatedStorm& storm) {
+  const StormResult& result = storm.result;
+  text += fmt::format(
+      "goodput {:.2f}%: {} steps in the final run, {} lost; {} restarts{}{}\n"
+      "checkpoints: {} whole, {} failed, {} cut off\n",
+      result.goodput * 100,
+      format_count(double(result.kept_steps)),
+      format_count(double(result.lost_steps)),
+      result.restarts,
+      result.refused.empty() ? "" : "; ",
+      result.refused,
+      format_count(double(result.saves)),
+      result.failed_saves,
+      result.lost_saves);
+  text += fmt::format(
+      "detection of {} faults that ended the ranks: median {:.1f} s, longest {:.1f} s; wrongly "
+      "named: {}\n",
+      result.detected,
+      result.median_detection_s,
+      result.longest_detection_s,
+      result.wrongly_named);
+  text += fmt::format("{:.1f} s here, {}\n", storm.wall_s, format_bytes(double(storm.peak_bytes)));
+}
+
+json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
+
+json to_object(const FaultOutcome& outcome) {
+  const simulation::PlantedFault& fault = outcome.fault;
+  const bool lasts = fault.seconds == simulation::PlantedFault::kForEver;
+  return {
+      {"at_s", fault.at},
+      {"kind", name_of(fault.kind)},
+      {"who", scope_of(fault.kind) == simulation::FaultScope::storage ? json() : json(fault.who)},
+      {"seconds", lasts ? json() : json(fault.seconds)},
+      {"factor", fault.factor},
+      {"met_in", outcome.met_in},
+      {"named", outcome.named < 0 ? json() : json(outcome.named)},
+      {"verdict", outcome.verdict},
+      {"right", outcome.is_right},
+      {"ranks_that_name_another", outcome.others_wrong},
+      {"detected_s", or_null(outcome.detected_s)},
+      {"restart_s", or_null(outcome.restart_s)},
+      {"lost_steps", outcome.lost_steps},
+      {"next_step_s", or_null(outcome.next_step_s)},
+      {"note", outcome.note}};
+}
+
+}  // namespace
+
+std::string to_text(const SimulateFlags& flags, std::span<const SimulatedStorm> storms) {
+  std::string text;
+  double least = 1, most = 0, sum = 0;
+  for (const SimulatedStorm& storm : storms) {
+    const StormRequest& request = storm.request;
+    text += fmt::format(
+        "\nstorm, seed {}: {:g} h of {} ranks with faults {}; all times and steps are predicted: "
+        "a step {:.1f} ms, start-up {:.1f} s and launch {:g} s, a checkpoint of {} {:.1f} s\n",
+        request.seed,
+        request.seconds / 3600,
+        format_count(request.ranks),
+        flags.storm.faults,
+        request.step_s * 1e3,
+        request.startup_s,
+        request.launch_s,
+        format_bytes(request.checkpoint_bytes),
+        request.checkpoint_bytes / request.storage_bytes_per_s);
+    add_faults(text, storm.result);
+    add_summary(text, storm);
+    least = std::min(least, storm.result.goodput);
+    most = std::max(most, storm.result.goodput);
+    sum += storm.result.goodput;
+  }
+  if (storms.size() > 1)
+    text += fmt::format("\n{} storms: goodput {:.2f}% to {:.2f}%, mean {:.2f}%\n",
+                        storms.size(),
+                        least * 100,
+                        most * 100,
+                        sum / double(storms.size()) * 100);
+  return text;
+}
+
+json to_object(std::span<const SimulatedStorm> storms) {
+  json rows = json::array();
+  for (const SimulatedStorm& storm : storms) {
+    const StormResult& result = storm.result;
+    json faults = json::array();
+    for (const FaultOutcome& outcome : result.faults) faults.push_back(to_object(outcome));
+    rows.push_back({{"ranks", storm.request.ranks},
+                    {"seed", storm.request.seed},
+                    {"seconds", result.seconds},
+                    {"predicted_goodput", result.goodput},
+                    {"predicted_step_s", storm.request.step_s},
+                    {"predicted_startup_s", storm.request.startup_s},
+                    {"checkpoint_bytes", storm.request.checkpoint_bytes},
+                    {"kept_steps", result.kept_steps},
+                    {"lost_steps", result.lost_steps},
+                    {"restarts", result.restarts},
+                    {"refused", result.refused},
+                    {"checkpoints", result.saves},
+                    {"failed_checkpoints", result.failed_saves},
+                    {"cut_off_checkpoints", result.lost_saves},
+                    {"wrongly_named", result.wrongly_named},
+                    {"detected", result.detected},
+                    {"median_detection_s", result.median_detection_s},
+                    {"longest_detection_s", result.longest_detection_s},
+                    {"wall_s", storm.wall_s},
+                    {"peak_bytes", storm.peak_bytes},
+                    {"faults", std::move(faults)}});
+  }
+  return rows;
+}
+
+}  // namespace lockstep

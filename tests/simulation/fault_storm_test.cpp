@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's hours of faults and restarts, and the files that name faults.
+#include "launcher/simulate/fault_storm.h"
+
+#include <gmock/gmock.h>
+
+#include "launcher/simulate/fault_source.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+using simulation::FaultKind;
+using simulation::PlantedFault;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Steps of a second, a start of 100, a save of 10, of 64 ranks.
+StormRequest small_storm(std::vector<PlantedFault> faults) {
+  StormRequest request;
+  request.ranks = 64;
+  request.ranks_per_host = 8;
+  request.seconds = 3600;
+  request.faults = std::move(faults);
+  request.startup_s = 40;
+  request.step_s = 1;
+  request.checkpoint_bytes = 10e9;
+  request.storage_bytes_per_s = 1e9;
+  request.copy_bytes_per_s = 1e15;
+  return request;
+}
+
+/// 100 s of start, saves after 600 s of steps.
+TEST(FaultStorm, WithoutFaultsOnlyTheStartIsLost) {
+  const StormResult result = run_storm(small_storm({}));
+  EXPECT_EQ(result.kept_steps, 3500);
+  EXPECT_EQ(result.lost_steps, 0);
+  EXPECT_EQ(result.saves, 5);
+  EXPECT_NEAR(result.goodput, 3500.0 / 3600, 1e-9);
+  EXPECT_EQ(result.restarts, 0);
+}
+
+TEST(FaultStorm, ADeathLosesWhatWasNotSaved) {
+  // The save after step 600 begins at 700 s and ends at 710.
+  const StormResult result =
+      run_storm(small_storm({{.at = 800.5, .kind = FaultKind::rank_dies, .who = 17}}));
+  ASSERT_EQ(result.faults.size(), 1u);
+  const FaultOutcome& outcome = result.faults[0];
+  EXPECT_EQ(outcome.named, 17);
+  EXPECT_TRUE(outcome.is_right);
+  EXPECT_EQ(outcome.verdict, "died");
+  EXPECT_EQ(outcome.lost_steps, 100);
+  EXPECT_LT(*outcome.detected_s, 1);
+  // Back-off, launch, the checkpoint read by eight hosts, start-up.
+  EXPECT_NEAR(*outcome.restart_s, 5 + 60 + 80 + 40, 1e-6);
+  EXPECT_NEAR(*outcome.next_step_s, *outcome.detected_s + 185 + 1, 1);
+  EXPECT_EQ(result.lost_steps, 100);
+  EXPECT_EQ(result.restarts, 1);
+  EXPECT_EQ(result.wrongly_named, 0);
+}
+
+TEST(FaultStorm, ASaveThatIsCutOffCountsForNothing) {
+  const StormResult result =
+      run_storm(small_storm({{.at = 705.5, .kind = FaultKind::host_dies, .who = 3}}));
+  EXPECT_EQ(result.lost_saves, 1);
+  EXPECT_EQ(result.lost_steps, 605);
+  EXPECT_GE(result.faults[0].named, 24);
+  EXPECT_LT(result.faults[0].named, 32);
+  EXPECT_NEAR(*result.faults[0].detected_s, 10.5, 1);
+}
+
+TEST(FaultStorm, AShortFreezeCostsItsTimeAlone) {
+  const StormResult result = run_storm(
+      small_storm({{.at = 800.5, .kind = FaultKind::rank_freezes, .who = 5, .seconds = 6}}));
+  EXPECT_EQ(result.faults[0].named, -1);
+  EXPECT_EQ(result.restarts, 0);
+  EXPECT_NEAR(double(result.kept_steps), 3494, 1);
+}
+
+TEST(FaultStorm, FaultsDuringRecoveryAreMetThere) {
+  const StormResult result =
+      run_storm(small_storm({{.at = 800.5, .kind = FaultKind::rank_dies, .who = 1},
+                             {.at = 803, .kind = FaultKind::rank_dies, .who = 2},  // a pause
+                             {.at = 850, .kind = FaultKind::rank_dies, .who = 3},  // launch
+                             {.at = 930, .kind = FaultKind::rank_dies, .who = 4},  // start-up
+                             {.at = 931, .kind = FaultKind::rank_slows, .who = 4, .seconds = 5}}));
+  EXPECT_EQ(result.faults[1].met_in, "a pause");
+  EXPECT_EQ(result.faults[2].met_in, "launch");
+  EXPECT_EQ(result.faults[3].met_in, "start-up");
+  EXPECT_EQ(result.faults[3].named, 4);
+  EXPECT_EQ(result.restarts, 3);
+  EXPECT_EQ(result.lost_steps, 100) << "lost once";
+}
+
+TEST(FaultStorm, RestartsEndWithThePolicy) {
+  std::vector<PlantedFault> faults;
+  for (int i = 0; i < 5; ++i)
+    faults.push_back({.at = 800 + 130.0 * i, .kind = FaultKind::rank_dies, .who = i});
+  const StormResult result = run_storm(small_storm(faults));
+  EXPECT_EQ(result.restarts, 3);
+  EXPECT_THAT(result.refused, HasSubstr("no restart after 3"));
+  EXPECT_EQ(result.kept_steps, 600);
+}
+
+TEST(FaultStorm, StorageThatStallsAndFails) {
+  StormRequest request =
+      small_storm({{.at = 702, .kind = FaultKind::storage_stalls, .seconds = 50},
+                   {.at = 1302, .kind = FaultKind::storage_fails, .seconds = 50}});
+  const StormResult result = run_storm(request);
+  EXPECT_THAT(result.faults[0].note, HasSubstr("the save of step 600 takes 50 s more"));
+  EXPECT_THAT(result.faults[1].note, HasSubstr("fails"));
+  EXPECT_EQ(result.failed_saves, 1);
+  EXPECT_EQ(result.kept_steps, 3500);
+  // The checkpoint cannot be read until it has passed.
+  request.faults = {{.at = 800, .kind = FaultKind::rank_dies, .who = 1},
+                    {.at = 860, .kind = FaultKind::storage_fails, .seconds = 100}};
+  const StormResult restarts = run_storm(request);
+  EXPECT_EQ(restarts.restarts, 3);
+  EXPECT_THAT(restarts.faults[1].note, HasSubstr("reading the checkpoint fails"));
+}
+
+TEST(FaultStorm, ASlowRankIsNamedAndSlowsAll) {
+  const StormResult result = run_storm(small_storm(
+      {{.at = 1000, .kind = FaultKind::rank_slows, .who = 9, .seconds = 600, .factor = 2}}));
+  EXPECT_EQ(result.faults[0].named, 9);
+  EXPECT_EQ(result.faults[0].verdict, "slow");
+  EXPECT_NEAR(double(result.kept_steps), 3200, 2);
+}
+
+TEST(FaultSource, DrawnFaultsAreThoseOfTheMean) {
+  const std::vector<PlantedFault> faults = draw_faults(100, 1e6, 64, 8, 1);
+  EXPECT_NEAR(double(faults.size()), 1e4, 400) << "four standard deviations";
+  int deaths = 0;
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    EXPECT_GE(faults[i].at, faults[i > 0 ? i - 1 : 0].at);
+    deaths += faults[i].kind == FaultKind::rank_dies ? 1 : 0;
+    EXPECT_LT(faults[i].who, 64);
+  }
+  EXPECT_NEAR(deaths, 0.7 * double(faults.size()), 200);
+  EXPECT_NE(draw_faults(100, 1e4, 64, 8, 2)[0].at, draw_faults(100, 1e4, 64, 8, 3)[0].at);
+}
+
+TEST(FaultSource, ReadsAFile) {
+  const std::vector<PlantedFault> faults = parse_faults(
+      "# a storm\n"
+      "0s     rank-dies      17\n"
+      "\n"
+      "1.5h   host-freezes   3   20s   # comes back\n"
+      "2h     rank-slows     5   10m  x1.5\r\n"
+      "2h     storage-stalls 90s\n"
+      "3h     rank-slows     5   x3\n",
+      "storm.txt",
+      64,
+      8);
+  ASSERT_EQ(faults.size(), 5u);
+  EXPECT_EQ(faults[0].at, 0);
+  EXPECT_EQ(faults[0].who, 17);
+  EXPECT_EQ(faults[1].at, 5400);
+  EXPECT_EQ(faults[1].seconds, 20);
+  EXPECT_EQ(faults[2].factor, 1.5);
+  EXPECT_EQ(faults[2].seconds, 600);
+  EXPECT_EQ(faults[3].kind, FaultKind::storage_stalls);
+  EXPECT_EQ(faults[3].seconds, 90);
+  EXPECT_EQ(faults[4].seconds, PlantedFault::kForEver);
+}
+
+TEST(FaultSource, RefusesWhatIsNotAFault) {
+  const auto message = [](const std::string& text) {
+    try {
+      parse_faults(text, "storm.txt", 64, 8);
+    } catch (const ConfigError& error) {
+      return std::string(error.what()) + " | " + error.hint();
+    }
+    return std::string("nothing");
+  };
+  EXPECT_THAT(message("1h rank-dies 64\n"), AllOf(HasSubstr("line 1"), HasSubstr("0 to 63")));
+  EXPECT_THAT(message("\n1h host-dies 8\n"), AllOf(HasSubstr("line 2"), HasSubstr("0 to 7")));
+  EXPECT_THAT(message("1h rank-dies\n"), HasSubstr("the rank that is hit"));
+  EXPECT_THAT(message("1h rank-dies -1\n"), HasSubstr("no rank '-1'"));
+  EXPECT_THAT(message("1h rank-dyes 1\n"), AllOf(HasSubstr("rank-dyes"), HasSubstr("rank-dies")));
+  EXPECT_THAT(message("2h rank-dies 1\n1h rank-dies 1\n"), HasSubstr("line 2"));
+  EXPECT_THAT(message("-1h rank-dies 1\n"), HasSubstr("'-1h'"));
+  EXPECT_THAT(message("1 rank-dies 1\n"), HasSubstr("'1'"));
+  EXPECT_THAT(message("1h rank-dies 1 5s\n"), HasSubstr("has no duration"));
+  EXPECT_THAT(message("1h rank-freezes 1 0s\n"), HasSubstr("duration of 0s"));
+  EXPECT_THAT(message("1h rank-slows 1 5s\n"), HasSubstr("how many times"));
+  EXPECT_THAT(message("1h rank-slows 1 5s x0.5\n"), HasSubstr("x0.5"));
+  EXPECT_THAT(message("1h rank-hangs 1 5s now\n"), HasSubstr("'now'"));
+  EXPECT_THAT(message("1h\n"), HasSubstr("what happens"));
+  EXPECT_THAT(message("# nothing\n\n"), HasSubstr("no fault"));
+  EXPECT_THAT(message(""), HasSubstr("no fault"));
+}
+
+}  // namespace
+}  // namespace lockstep
