@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/host/file_probe.h"
+#include "core/io/folder.h"
 
 namespace lockstep::io {
 namespace {
@@ -35,7 +37,7 @@ constexpr const char* kNoMemory = "out of memory";
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::filesystem::path folder, int keep)
-    : place_{std::move(folder), keep} {
+    : place_{std::move(folder), keep, false} {
   const SignalsBlocked blocked;
   try {
     thread_ = std::thread([this] { work(); });
@@ -129,6 +131,10 @@ CheckpointResult CheckpointWriter::write(const CheckpointContent& content,
   tell_probe_of_save(content.writers.rank);
   try {
     try {
+      LOCKSTEP_CHECK(!place.in_memory || is_private(place.folder),
+                     EnvironmentError,
+                     "{}: not there any more, or open to other users",
+                     as_written(place.folder.string()));
       if (content.writers.rank > 0) {
         write_checkpoint_part(place.folder, content, progress);
         whole = true;
@@ -137,8 +143,11 @@ CheckpointResult CheckpointWriter::write(const CheckpointContent& content,
       result.path = write_checkpoint(place.folder, content, &progress);
       whole = true;
       const CheckpointState& state = content.state;
-      result.not_removed = remove_old_checkpoints(
-          place.folder, result.step, place.keep, state.best_step, state.rollback_base);
+      result.not_removed = remove_old_checkpoints(place.folder,
+                                                  result.step,
+                                                  place.keep,
+                                                  place.in_memory ? -1 : state.best_step,
+                                                  place.in_memory ? -1 : state.rollback_base);
     } catch (const Error& error) {
       (whole ? result.not_removed.emplace_back() : result.error) = error.what();
       result.hint = error.hint();

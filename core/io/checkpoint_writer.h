@@ -18,6 +18,9 @@ namespace lockstep::io {
 struct CheckpointPlace {
   std::filesystem::path folder;
   int keep = 1;
+  /// Of snapshots in memory: the folder is there, and stays private (is_private()), or nothing is
+  /// written; the best one and that to roll back to have no place in it.
+  bool in_memory = false;
 };
 
 /// What became of one save.

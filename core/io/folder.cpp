@@ -106,6 +106,24 @@ std::vector<std::string> names_in(const fs::path& folder) {
   }
 }
 
+bool is_private(const fs::path& folder) {
+  struct stat status {};
+  return ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == ::geteuid() && (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+std::uint64_t bytes_in(const fs::path& folder) {
+  std::uint64_t bytes = 0;
+  for (const std::string& name : names_in(folder)) {
+    struct stat status {};
+    const fs::path path = folder / name;
+    if (::lstat(path.c_str(), &status) != 0) continue;
+    if (S_ISDIR(status.st_mode)) bytes += bytes_in(path);
+    if (S_ISREG(status.st_mode)) bytes += std::uint64_t(status.st_size);
+  }
+  return bytes;
+}
+
 void create_folders(const fs::path& folder) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;

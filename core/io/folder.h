@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,6 +20,11 @@ void sync(const std::filesystem::path& path, int descriptor);
 bool name_exists(const std::filesystem::path& path);
 /// Names in a folder, in no order; none where it does not exist.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
+
+/// Whether `folder` is one, no link, of this user, that no other user can read or write.
+bool is_private(const std::filesystem::path& folder);
+/// Bytes of all files in `folder` and in the folders in it; 0 where there is none.
+std::uint64_t bytes_in(const std::filesystem::path& folder);
 
 /// Creates what is missing of the path, each level synced into the one above.
 void create_folders(const std::filesystem::path& folder);

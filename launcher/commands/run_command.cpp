@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <optional>
+#include <utility>
 
 #include "core/base/env.h"
 #include "core/base/number_format.h"
@@ -53,6 +54,7 @@ class Run {
     fs::create_directories(out(), ignored);
     lock_.emplace(out(), RunLock::kSupervisor);
     if (may_go_on()) standing_ = glance_at(out(), standing_);
+    saved_step_ = standing_.step;
     make_snapshot_folder();
   }
 
@@ -69,14 +71,16 @@ class Run {
       attempt.trained = history_time() != history_before_;
       begun_here_ |= attempt.trained;
       const RunProgress before = standing_;
+      if (snapshots_) snapshots_->tidy();
+      if (ending.exit_code == int(ExitCode::replicas_diverged)) drop_snapshots();
       // Reading every byte of a checkpoint is for those that a restart would begin from.
       const bool over = ending.exit_code == 0 || was_stopped(attempt);
       if (may_go_on()) standing_ = over ? glance_at(out(), before) : whole_in_run(before);
-      attempt.progress = standing_.step > before.step;
+      attempt.progress = has_progress(before);
       verdict = policy_.next(attempt);
       code = verdict == Verdict::stopped ? int(ExitCode::requeue) : ending.exit_code;
       const bool failed = verdict == Verdict::failed || verdict == Verdict::exhausted;
-      if (verdict != Verdict::restart && verdict != Verdict::done) keep_snapshot();
+      if (failed || verdict == Verdict::stopped) keep_snapshot();
       if (failed) say_share(trained_before);
       report(ending, verdict);  // who failed is said last
       if (failed) return code;
@@ -85,6 +89,12 @@ class Run {
         code = pause_and_prepare(code);
       }
     } while (verdict == Verdict::restart && !signals_.requested());
+    if (verdict == Verdict::restart) {
+      keep_snapshot();
+      say_stopped();
+    } else if (verdict == Verdict::done && snapshots_) {
+      snapshots_->remove();  // the last checkpoint is on the disk
+    }
     say_share(trained_before);
     return code;
   }
@@ -94,13 +104,30 @@ class Run {
   void make_snapshot_folder() {
     const bool one_host =
         site_.hosts.empty() && launcher_ != Launcher::srun && !site_.slurm_allocation;
-    if (flags_.train.snapshot_every == "0" || !one_host) return;
+    if (!flags_.train.snapshots || !one_host) return;
     snapshots_.emplace(out(), may_go_on());
     if (!snapshots_->why_none().empty()) say("no snapshots in memory: " + snapshots_->why_none());
     if (!snapshots_->is_taken_over()) return;
     standing_ = with_snapshots(standing_, snapshots_->path());
-    say(fmt::format("took over the snapshots in memory that a killed run left: {}",
+    say(fmt::format("took over the snapshots in memory that an earlier one left: {}",
                     snapshots_->path()));
+  }
+
+  /// Damage that ranks notice now may be older than the newest snapshot, and all would load it.
+  void drop_snapshots() {
+    if (!snapshots_ || snapshots_->newest_step() < 0) return;
+    say("the snapshots in memory may hold what the ranks differ in: they are dropped");
+    snapshots_->clear();
+  }
+
+  /// Whether the newest start has led to a newer checkpoint or, where it lived for long enough, to
+  /// a newer snapshot: there is one soon after each start, also of ranks that die of it.
+  bool has_progress(const RunProgress& before) {
+    constexpr double kLongEnough = 30;  // seconds
+    const std::int64_t saved = glance_at(out(), RunProgress()).step;
+    const bool newer_on_disk = saved > std::exchange(saved_step_, saved);
+    const bool lived = unix_seconds() - facts_.started >= kLongEnough;
+    return standing_.step > before.step && (newer_on_disk || lived);
   }
 
   /// The newest checkpoint or snapshot that verifies. Checkpoints are not read where a snapshot is
@@ -115,14 +142,22 @@ class Run {
     return with_snapshots(verify_in(out(), before), folder);
   }
 
-  /// Memory is given back at the end: what only it holds goes to the disk.
+  /// Memory is given back at the end: what only it holds goes to the disk, or stays.
   void keep_snapshot() {
     if (!snapshots_) return;
     try {
       const auto step = snapshots_->save_to(fs::path(out()) / kCheckpointsFolder);
-      if (step) say(fmt::format("saved the snapshot of step {} as a checkpoint", *step));
-    } catch (const Error& error) {
-      say(fmt::format("the snapshot in memory could not be saved: {}", error.what()));
+      if (step) {
+        say(fmt::format("saved the snapshot of step {} as a checkpoint", *step));
+        standing_ = glance_at(out(), standing_);
+      }
+      snapshots_->remove();
+    } catch (const std::exception& error) {
+      say(
+          fmt::format("the snapshot in memory could not be saved: {}; it stays in {}, and the next "
+                      "lockstep run with this --out takes it over",
+                      error.what(),
+                      snapshots_->path()));
     }
   }
 
@@ -131,11 +166,12 @@ class Run {
     const auto seconds = [](std::chrono::system_clock::time_point time) {
       return std::chrono::duration<double>(time.time_since_epoch()).count();
     };
-    const std::string& text = ending.fault.text;
+    constexpr std::size_t kLongest = 1000;  // an environment has little room
+    const std::string text = ending.fault.text.substr(0, kLongest);
     facts_ = {.fault = text.empty() ? fmt::format("exit code {}", ending.exit_code) : text,
               .exit_code = ending.exit_code,
               .restart = policy_.restarts(),
-              .step = ending.fault.step,
+              .step = std::max(ending.fault.step, last_logged_step(out()) + 1),
               .reported = seconds(ending.reported),
               .ended = seconds(ending.ended)};
   }
@@ -220,6 +256,14 @@ class Run {
     return fs::last_write_time(fs::path(out()) / "history.jsonl", error);
   }
 
+  void say_stopped() {
+    const std::string how =
+        begins_elsewhere() ? resume_command("run", out(), flags_.own) : "the same command";
+    say(standing_.step < 0
+            ? std::string("stopped, before the first checkpoint")
+            : fmt::format("stopped; resume the run from step {} with {}", standing_.step, how));
+  }
+
   void report(const Ending& ending, Verdict verdict) {
     if (verdict == Verdict::done) return;
     if (verdict == Verdict::stopped) {
@@ -227,11 +271,7 @@ class Run {
         say(fmt::format("the ranks were ended {}",
                         ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
                                             : std::string("while they started")));
-      const std::string how =
-          begins_elsewhere() ? resume_command("run", out(), flags_.own) : "the same command";
-      say(standing_.step < 0
-              ? std::string("stopped, before the first checkpoint")
-              : fmt::format("stopped; resume the run from step {} with {}", standing_.step, how));
+      say_stopped();
       return;
     }
     const ReportedFault& fault = ending.fault;
@@ -284,7 +324,8 @@ class Run {
   int ranks_ = 1;
   RestartPolicy policy_;
   RunProgress standing_;
-  RestartFacts facts_;  // of the fault before the newest start
+  RestartFacts facts_;            // of the fault before the newest start
+  std::int64_t saved_step_ = -1;  // of the newest checkpoint on the disk
   int starts_ = 0;
   bool begun_here_ = false;  // --out holds what one of our starts has begun
   Clock::time_point begun_ = Clock::now();

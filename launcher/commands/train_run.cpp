@@ -156,8 +156,7 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
   const std::string path = create_folder(job, flags, folder);
   check_shared_folder(job.host_communicator(), path);
   flags.options.checkpoint.folder = path + "/checkpoints";
-  if (flags.snapshot_every != "0")
-    flags.options.checkpoint.snapshot_folder = env().snapshots.value_or("");
+  if (flags.snapshots) flags.options.checkpoint.snapshot_folder = env().snapshots.value_or("");
   const MemoryTarget room = parts.memory.headroom_target();
   PlanRequest request = parts.request;
   request.options = training_options(flags);

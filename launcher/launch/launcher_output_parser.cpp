@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
@@ -32,6 +33,16 @@ std::string take_lines(std::string& rest, std::string_view piece, TakeLine take_
     shown += take_line(rest.substr(start, end - start));
   rest.erase(0, start);
   return shown;
+}
+
+/// Of "  process 12, step 856, exchange"; -1: none.
+std::int64_t step_in(std::string_view line) {
+  constexpr std::string_view kStep = ", step ";
+  const std::size_t at = line.starts_with("  ") ? line.find(kStep) : line.npos;
+  std::int64_t step = -1;
+  if (at != line.npos)
+    std::from_chars(line.data() + at + kStep.size(), line.data() + line.size(), step);
+  return step;
 }
 
 void set_once(ReportedFault& fault, std::string text) {
@@ -100,10 +111,7 @@ void ErrorOutput::read_line(const std::string& line) {
       "^srun: error: (\\S+): tasks? ([-,0-9]+): (Killed|Exited with exit code \\d+|"
       "Terminated|Segmentation fault|Aborted|Bus error|Floating point exception).*");
   // Between the two stands where the rank was, indented.
-  static const std::regex kStep("^  .*\\bstep (\\d{1,18})\\b");
-  std::smatch found;
-  if (hint_follows_ && step_ < 0 && std::regex_search(line, found, kStep))
-    step_ = std::stoll(found.str(1));
+  if (hint_follows_ && step_ < 0) step_ = step_in(line);
   if (hint_follows_ && !line.starts_with("  ")) {
     hint_follows_ = false;
     if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);

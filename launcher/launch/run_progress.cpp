@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/launch/run_progress.h"
 
+#include <algorithm>
 #include <exception>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
@@ -57,6 +60,22 @@ RunProgress verify_in(const std::filesystem::path& out, const RunProgress& befor
   } catch (const std::exception&) {
     return before;
   }
+}
+
+std::int64_t last_logged_step(const std::filesystem::path& out) {
+  constexpr std::streamoff kTail = std::streamoff{1} << 17;  // longer than two lines can be
+  const std::filesystem::path file = out / "metrics.jsonl";
+  if (!is_file(file)) return -1;
+  std::ifstream stream(file, std::ios::binary);
+  stream.seekg(0, std::ios::end);
+  stream.seekg(std::max<std::streamoff>(0, std::streamoff(stream.tellg()) - kTail));
+  std::int64_t step = -1;
+  for (std::string line; std::getline(stream, line);) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_object() && record.contains("step") && record["step"].is_number_integer())
+      step = record["step"].get<std::int64_t>();
+  }
+  return step;
 }
 
 RunProgress with_snapshots(const RunProgress& saved, const std::string& folder) {

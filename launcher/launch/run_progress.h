@@ -20,6 +20,9 @@ RunProgress glance_at(const std::filesystem::path& out, const RunProgress& befor
 /// The same for the newest checkpoint that verifies: reads all of it.
 RunProgress verify_in(const std::filesystem::path& out, const RunProgress& before);
 
+/// Steps done at the last whole line of OUT/metrics.jsonl; -1: there is none.
+std::int64_t last_logged_step(const std::filesystem::path& out);
+
 /// The newest snapshot that verifies in `folder`, where it has more steps than `saved`, and
 /// otherwise that. An empty `folder` has none.
 RunProgress with_snapshots(const RunProgress& saved, const std::string& folder);

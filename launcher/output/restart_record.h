@@ -29,13 +29,15 @@ std::optional<RestartFacts> parse_restart_facts(const std::string& text);
 struct RestartRecord {
   std::int64_t step = 0;  ///< steps done where the run continued from
   RestartFacts facts;
-  std::int64_t lost_steps = -1;  ///< done before the fault, and again after it; -1: unknown
+  /// Done before the fault, and again after it, at least: those that were logged or that the rank
+  /// had told of; -1: unknown.
+  std::int64_t lost_steps = -1;
   double end_s = 0, pause_s = 0, start_s = 0, first_step_s = 0;
   double total_s() const { return end_s + pause_s + start_s + first_step_s; }
 };
 
-/// "restart 2, after rank 3 on node7 was ended by signal 9: continued in 1.6 s (...), 93 steps
-/// again"
+/// "restart 2 after rank 3 on node7 was ended by signal 9: 1.6 s to the first step (ranks ended
+/// 0.4, pause 0.0, start 1.1, step 0.05), 93 steps again"
 std::string to_words(const RestartRecord& record);
 
 /// Seconds since 1970.

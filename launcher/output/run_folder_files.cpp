@@ -83,7 +83,8 @@ void remove_logs(const fs::path& folder) {
 }
 
 bool is_lock(const std::string& name) {
-  return name == RunLock::kRun || name == RunLock::kSupervisor || name == SnapshotFolder::kLink;
+  return name == RunLock::kRun || name == RunLock::kSupervisor || name == SnapshotFolder::kLink ||
+         name == std::string(SnapshotFolder::kLink) + ".tmp";
 }
 
 bool holds_only_locks(const fs::path& folder) {

@@ -91,6 +91,21 @@ bool RunLock::still_has_its_name() {
   return false;
 }
 
+std::optional<std::string> RunLock::holder(const std::string& folder, const std::string& name) {
+  const int descriptor =
+      ::open((folder + "/" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0) return std::nullopt;
+  struct stat status {};
+  std::optional<std::string> holder;
+  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+      ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    holder = as_written(read_start(descriptor));
+    if (holder->empty()) holder = "a process";
+  }
+  ::close(descriptor);
+  return holder;
+}
+
 // The file stays: removing it could hand the next two runs different files to lock.
 RunLock::~RunLock() { ::close(descriptor_); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -18,6 +19,10 @@ class RunLock {
   /// file cannot be made. A file system without locks is let pass.
   explicit RunLock(const std::string& folder, const std::string& name = kRun);
   ~RunLock();
+  /// What the process that has the lock says of itself, "process 12 on node7, since 2026-01-31
+  /// 12:00:00"; nothing where none has it. Waits for nothing; a run that starts just then tries
+  /// again.
+  static std::optional<std::string> holder(const std::string& folder, const std::string& name);
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 

@@ -237,9 +237,6 @@ void RunOutput::print_start() {
     console_.line(fmt::format("slow       {}", notice));
   console_.line(fmt::format("ranks      {} (source: {})", job_.size(), job_.source()));
   console_.line(fmt::format("output     {}", folder_.path()));
-  if (const CheckpointOptions& saves = settings_.flags.options.checkpoint;
-      !saves.snapshot_folder.empty())
-    console_.line(fmt::format("snapshots  in memory, {}", saves.snapshot_folder));
   if (env().fault) console_.line(fmt::format("faults     injected: {}", *env().fault));
 }
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/output/snapshot_folder.h"
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <string_view>
-#include <sys/file.h>
-#include <sys/stat.h>
+#include <random>
+#include <sstream>
 #include <system_error>
 #include <unistd.h>
 #include <vector>
@@ -17,64 +12,76 @@
 #include "core/data/input_file.h"
 #include "core/io/checkpoint.h"
 #include "core/io/checkpoint_names.h"
+#include "core/io/folder.h"
 #include "core/io/output_file.h"
+#include "launcher/processes/memory_folder.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kMemory = "/dev/shm";
-constexpr std::string_view kSnapshotsPrefix = "lockstep-snapshots-";
-/// In the folder: the path of the run's.
+constexpr const char* kKind = "snapshots";
+/// In the folder: the path of the run's, and the word.
 constexpr const char* kOwner = "run";
 
-/// Without its end of line; empty where it cannot be read.
-std::string line_in(const fs::path& file) {
+/// What .snapshots and `run` are: the path of the other folder, and the word that both have.
+struct FolderLink {
+  std::string path, word;
+};
+
+/// Empty where it cannot be read.
+FolderLink read_link(const fs::path& file) {
+  FolderLink link;
   try {
-    std::string text = data::read_text_file(file.string(), "");
-    if (text.ends_with('\n')) text.pop_back();
-    return text;
+    std::istringstream text(data::read_text_file(file.string(), ""));
+    std::getline(text, link.path);
+    std::getline(text, link.word);
   } catch (const Error&) {
     return {};
   }
+  return link;
 }
 
-/// A folder that no other user can write to.
-bool is_own_folder(const fs::path& path) {
-  struct stat status {};
-  return lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
-         status.st_uid == geteuid() && (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+std::string text_of(const FolderLink& link) { return link.path + "\n" + link.word + "\n"; }
+
+/// The folder that `run` names, where that is one of this user's; empty: none.
+fs::path named_by(const fs::path& run, FolderLink& link) {
+  link = read_link(run / SnapshotFolder::kLink);
+  const fs::path folder = link.path;
+  return is_memory_folder(folder, kKind) && io::is_private(folder) ? folder : fs::path();
 }
 
-bool has_folders_name(const fs::path& path) {
-  return path.parent_path() == kMemory && path.filename().string().starts_with(kSnapshotsPrefix);
-}
-
-/// Locked for as long as it is open; -1: another process has it, or it cannot be opened.
-int lock_snapshots(const fs::path& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
-  close(descriptor);
-  return -1;
-}
-
-/// Folders that no supervisor holds, and whose run is gone or has another one. One without an owner
-/// may have been made a moment ago.
-void remove_orphans() {
+/// The run's folder is not there, though the one around it is, or names another one. A disk that is
+/// not mounted, or fails, tells nothing.
+bool is_orphan(const fs::path& folder) {
+  const FolderLink owner = read_link(folder / kOwner);
+  if (owner.path.empty()) return false;  // it is being made
   std::error_code error;
-  for (fs::directory_iterator entry(kMemory, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const fs::path path = entry->path();
-    if (!has_folders_name(path) || !is_own_folder(path)) continue;
-    const std::string owner = line_in(path / kOwner);
-    if (owner.empty() || line_in(fs::path(owner) / SnapshotFolder::kLink) == path.string())
-      continue;
-    const int lock = lock_snapshots(path);
+  const fs::path run = owner.path;
+  const fs::file_type type = fs::status(run, error).type();
+  if (type == fs::file_type::not_found) return fs::is_directory(run.parent_path(), error);
+  const FolderLink link = read_link(run / SnapshotFolder::kLink);
+  return !link.path.empty() && link.path != folder.string();
+}
+
+void remove_orphans() {
+  for (const fs::path& folder : memory_folders(kKind)) {
+    if (!io::is_private(folder) || !is_orphan(folder)) continue;
+    const int lock = lock_memory_folder(folder);
     if (lock < 0) continue;
     std::error_code ignored;
-    fs::remove_all(path, ignored);
+    fs::remove_all(folder, ignored);
     close(lock);
+  }
+}
+
+std::int64_t newest_step_in(const fs::path& folder) {
+  try {
+    const std::vector<std::int64_t> steps = io::steps_in(folder);
+    return steps.empty() ? -1 : steps.back();
+  } catch (const Error&) {
+    return -1;
   }
 }
 
@@ -85,67 +92,83 @@ SnapshotFolder::SnapshotFolder(const fs::path& out, bool takes_over)
   try {
     if (takes_over) take_over();
     if (path_.empty()) create();
+    remove_orphans();
   } catch (const std::exception& error) {
     why_none_ = error.what();
   }
-  remove_orphans();
 }
 
 SnapshotFolder::~SnapshotFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) {
-    fs::remove_all(path_, ignored);
-    fs::remove(out_ / kLink, ignored);
-  }
+  if (!path_.empty() && newest_step() < 0) remove();
   if (lock_ >= 0) close(lock_);
 }
 
-/// Not where another user could have put it there.
+void SnapshotFolder::remove() {
+  std::error_code ignored;
+  if (path_.empty()) return;
+  fs::remove_all(path_, ignored);
+  fs::remove(out_ / kLink, ignored);
+  path_.clear();
+}
+
 void SnapshotFolder::take_over() {
-  const fs::path left = line_in(out_ / kLink);
-  if (!has_folders_name(left) || !is_own_folder(left) || line_in(left / kOwner) != out_.string())
-    return;
-  lock_ = lock_snapshots(left);
+  FolderLink link;
+  const fs::path left = named_by(out_, link);
+  if (left.empty() || link.word.empty() || read_link(left / kOwner).word != link.word) return;
+  lock_ = lock_memory_folder(left);
   if (lock_ < 0) return;
   path_ = left.string();
   is_taken_over_ = true;
+  tidy();
+  io::replace_file(left / kOwner, text_of({out_.string(), link.word}));  // it may have been moved
 }
 
 void SnapshotFolder::create() {
-  std::string path = fmt::format("{}/{}XXXXXX", kMemory, kSnapshotsPrefix);
-  if (mkdtemp(path.data()) == nullptr)
-    throw EnvironmentError(fmt::format("{}: {}", kMemory, std::strerror(errno)));
-  lock_ = lock_snapshots(path);
-  path_ = path;
+  std::random_device random;
+  const std::string word = fmt::format("{:08x}{:08x}", random(), random());
+  const fs::path path = make_memory_folder(kKind);
+  lock_ = lock_memory_folder(path);
+  path_ = path.string();
   try {
-    io::write_file(fs::path(path) / kOwner, out_.string() + "\n");
-    io::replace_file(out_ / kLink, path + "\n");
+    io::replace_file(out_ / kLink, text_of({path_, word}));
+    io::write_file(path / kOwner, text_of({out_.string(), word}));
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-    path_.clear();
+    remove();
     throw;
   }
 }
 
 std::int64_t SnapshotFolder::newest_step() const {
-  try {
-    const std::vector<std::int64_t> steps = io::steps_in(path_);
-    return path_.empty() || steps.empty() ? -1 : steps.back();
-  } catch (const Error&) {
-    return -1;
-  }
+  return path_.empty() ? -1 : newest_step_in(path_);
+}
+
+std::int64_t SnapshotFolder::newest_step_of(const fs::path& run) {
+  FolderLink link;
+  const fs::path folder = named_by(run, link);
+  return folder.empty() ? -1 : newest_step_in(folder);
 }
 
 std::optional<std::int64_t> SnapshotFolder::save_to(const fs::path& checkpoints) const {
-  const std::int64_t newest = newest_step();
-  const std::vector<std::int64_t> saved = io::steps_in(checkpoints);
-  if (newest < 0 || (!saved.empty() && saved.back() >= newest)) return std::nullopt;
+  if (newest_step() < 0) return std::nullopt;
   std::vector<std::string> damaged;
   const auto found = io::newest_checkpoint(path_, damaged);
-  if (!found || (!saved.empty() && saved.back() >= found->state.step)) return std::nullopt;
+  if (!found) return std::nullopt;
+  const auto saved = io::newest_checkpoint(checkpoints, damaged);
+  if (saved && saved->state.step >= found->state.step) return std::nullopt;
   io::copy_checkpoint(found->path, checkpoints);
   return found->state.step;
+}
+
+void SnapshotFolder::tidy() const {
+  try {
+    if (!path_.empty()) io::remove_temporaries(path_);
+  } catch (const EnvironmentError&) {  // the ranks say it, if it matters
+  }
+}
+
+void SnapshotFolder::clear() const {
+  tidy();
+  if (!path_.empty()) io::remove_checkpoints(path_);
 }
 
 }  // namespace lockstep

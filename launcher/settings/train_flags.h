@@ -57,6 +57,7 @@ struct TrainFlags {
       false;  ///< --resume continues the run in `out`, instead of branching off into it
   std::string checkpoint_every = "10m";  ///< as typed
   std::string snapshot_every = "auto";   ///< as typed
+  bool snapshots = true;                 ///< under `lockstep run`
   bool placeholder = false;              ///< `data` is what PlaceholderData chose
   /// Settings whose value a file says: "micro-batch" -> "--micro-batch 48 is from --config v.toml,
   /// line 3".

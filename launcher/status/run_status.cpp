@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/status/run_status.h"
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <ctime>
-#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <vector>
 
 #include "core/base/number_format.h"
@@ -30,20 +25,6 @@ namespace fs = std::filesystem;
 using report::Quantity;
 using State = RunStatus::State;
 
-/// What the lock says of the process that has it; nothing where none has. It is shared for a
-/// moment: a run that starts just then tries again.
-std::optional<std::string> holder_of(const fs::path& lock) {
-  const int descriptor = open(lock.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return std::nullopt;
-  const bool held = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(descriptor);
-  if (!held) return std::nullopt;
-  std::ifstream file(lock);
-  std::string line;
-  std::getline(file, line);
-  return line.empty() ? "a process" : line;
-}
-
 std::int64_t newest_step_in(const fs::path& folder) {
   try {
     const std::vector<std::int64_t> steps = io::steps_in(folder);
@@ -51,12 +32,6 @@ std::int64_t newest_step_in(const fs::path& folder) {
   } catch (const std::exception&) {
     return -1;
   }
-}
-
-std::int64_t newest_snapshot_of(const fs::path& run) {
-  std::ifstream link(run / SnapshotFolder::kLink);
-  std::string folder;
-  return std::getline(link, folder) ? newest_step_in(folder) : -1;
 }
 
 double newest_of(const report::RunRecord& run, Quantity quantity) {
@@ -75,7 +50,7 @@ const char* words_of(State state) {
     case State::running:
       return "running";
     case State::restarting:
-      return "between two starts";
+      return "starting, or between two starts";
     case State::complete:
       return "complete";
     case State::incomplete:
@@ -101,8 +76,8 @@ RunStatus read_status(const std::string& folder) {
   const fs::path path(folder);
   const report::RunRecord run = report::read_run(folder);
   RunStatus status;
-  const auto rank_0 = holder_of(path / RunLock::kRun);
-  const auto supervisor = holder_of(path / RunLock::kSupervisor);
+  const auto rank_0 = RunLock::holder(folder, RunLock::kRun);
+  const auto supervisor = RunLock::holder(folder, RunLock::kSupervisor);
   status.state = rank_0        ? State::running
                  : supervisor  ? State::restarting
                  : run.summary ? State::complete
@@ -120,7 +95,7 @@ RunStatus read_status(const std::string& folder) {
   status.val_loss = newest_of(run, Quantity::val_loss);
   status.val_accuracy = newest_of(run, Quantity::val_accuracy);
   status.checkpoint = newest_step_in(path / kCheckpointsFolder);
-  status.snapshot = newest_snapshot_of(path);
+  status.snapshot = SnapshotFolder::newest_step_of(path);
   status.faults = run.faults.count;
   if (!run.faults.kept.empty()) status.last_fault = run.faults.kept.back().what;
   return status;

@@ -31,7 +31,7 @@ RunStatus read_status(const std::string& folder);
 
 /// Lines for people; `folder` as it was typed.
 std::string to_text(const RunStatus& status, const std::string& folder);
-/// One JSON object on a line. Numbers that are unknown are null.
+/// One JSON object on a line. Rates and losses that are unknown are null.
 std::string to_json(const RunStatus& status);
 
 }  // namespace lockstep

@@ -88,7 +88,7 @@ bool Checkpointing::after_step(std::int64_t step, double val_loss, const StateFu
   const bool asked = agreement_.take_asked();
   const bool meets =
       agreement_.alone() ? wish.any() : asked || timer_.scheduled(step) || !std::isnan(val_loss);
-  agreement_.ask(wish.any() && !meets && (!writing_ || writes_memory_));
+  agreement_.ask(wish.any() && !meets && (!writing_ || takes_second_copy()));
   return meets && meet(step, wish, state);
 }
 
@@ -98,7 +98,10 @@ Checkpointing::Wish Checkpointing::wish_after(std::int64_t step, double val_loss
     if (timer_.due(step, Clock::now()) || best)
       return {Wish::What::checkpoint, best ? val_loss : kUnknown};
   }
-  const bool snapshot = pace_ && !writing_ && pace_->is_due();
+  // A rollback goes back to a checkpoint of the run's own, which a run that resumes from a snapshot
+  // must have.
+  const bool may = pace_ && !writing_ && (saves_ > 0 || !waits_for_previous_saves_);
+  const bool snapshot = may && pace_->is_due();
   return {.what = snapshot ? Wish::What::snapshot : Wish::What::nothing};
 }
 
@@ -118,9 +121,23 @@ void Checkpointing::resolve() {
   wait_together();
   timer_.forget();
   whole_step_ = -1;
-  // Snapshots are of steps that the run takes back.
-  if (leads() && into_memory_) io::remove_checkpoints(options_.snapshot_folder);
+  if (into_memory_) forget_snapshots();
 }
+
+/// They are of steps that the run takes back.
+void Checkpointing::forget_snapshots() {
+  std::string error;
+  if (leads()) try {
+      io::remove_checkpoints(options_.snapshot_folder);
+    } catch (const EnvironmentError& failure) {
+      error = failure.what();
+    }
+  if (!agreement_.from_first(error.empty()))
+    throw EnvironmentError(error.empty() ? "rank 0 cannot remove its snapshots" : error);
+}
+
+/// What is being written is a snapshot in memory, for which a checkpoint does not wait.
+bool Checkpointing::takes_second_copy() const { return writing_ && writes_memory_ && !waiting_; }
 
 Checkpointing::Offer Checkpointing::standing() const {
   // Those between were replaced before they had begun.
@@ -138,9 +155,9 @@ bool Checkpointing::meet(std::int64_t step, const Wish& wish, const StateFunctio
     Offer offer = standing();
     if (leads() && wish.any()) {
       const bool best = !std::isnan(wish.best_val_loss);
-      // One on the disk never waits for one in memory to end.
-      const bool may_take = !writing_ || best || (writes_memory_ && !waiting_);
-      if (writing_ && !writes_memory_ && waits_for_previous_saves_)
+      const bool may_take = !writing_ || takes_second_copy() || best;
+      const bool both_are_due = best && waiting_ && !waiting_->is_best;
+      if (writing_ && !takes_second_copy() && (waits_for_previous_saves_ || both_are_due))
         offer.what = Offer::What::wait;
       else if (may_take && (now = state()))
         offer = {.what = Offer::What::take,
@@ -169,7 +186,10 @@ bool Checkpointing::take(std::int64_t step,
   if (!in_memory) timer_.taken(Clock::now());
   if (!agreement_.alone())
     if (const std::vector<int> busy = agreement_.ranks_without(place.has_value()); !busy.empty()) {
-      if (!in_memory) report_busy(step, busy);
+      if (!in_memory)
+        report_busy(step, busy);
+      else if (pace_)
+        put_off(begin);
       return false;
     }
   Snapshot& snapshot = snapshots_[place.value()];
@@ -179,6 +199,7 @@ bool Checkpointing::take(std::int64_t step,
   Save save{.number = ++number_,
             .snapshot = *place,
             .in_memory = in_memory,
+            .is_best = best,
             .content = {.writers = agreement_.writers(parts_, number_),
                         .state = {},
                         .model = snapshot.model(),
@@ -211,13 +232,20 @@ std::optional<std::size_t> Checkpointing::free_snapshot() const {
 void Checkpointing::add_stall(std::int64_t step, bool in_memory, Clock::time_point begin) {
   const auto end = Clock::now();
   const double seconds = std::chrono::duration<double>(end - begin).count();
-  if (!in_memory)
-    timer_.taken(end);
-  else if (pace_)
-    pace_->taken(seconds);
+  if (in_memory) {
+    if (pace_) pace_->taken(seconds);
+    return;
+  }
+  timer_.taken(end);
   stall_seconds_ += seconds;
   longest_stall_ms_ = std::max(longest_stall_ms_, seconds * 1e3);
   if (leads()) stall_ms_[step] = seconds * 1e3;
+}
+
+/// A rank is still writing what has failed elsewhere: ranks have waited, as if that were the price.
+void Checkpointing::put_off(Clock::time_point begin) {
+  pace_->taken(std::chrono::duration<double>(Clock::now() - begin).count());
+  pace_->written(0);
 }
 
 void Checkpointing::start(Save save) {
@@ -228,7 +256,8 @@ void Checkpointing::start(Save save) {
   written_snapshot_ = save.snapshot;
   writes_memory_ = save.in_memory;
   if (writes_memory_)
-    writer_.start(std::move(save.content), {.folder = options_.snapshot_folder, .keep = 1});
+    writer_.start(std::move(save.content),
+                  {.folder = options_.snapshot_folder, .keep = 1, .in_memory = true});
   else
     writer_.start(std::move(save.content));
   writing_ = true;

@@ -115,7 +115,7 @@ class Checkpointing {
   struct Save {
     std::int64_t number = 0;
     std::size_t snapshot = 0;
-    bool in_memory = false;
+    bool in_memory = false, is_best = false;
     io::CheckpointContent content;
   };
   /// What rank 0 says where ranks meet.
@@ -140,6 +140,9 @@ class Checkpointing {
             std::optional<std::size_t> place,
             Clock::time_point begin);
   std::optional<std::size_t> free_snapshot() const;
+  bool takes_second_copy() const;
+  void forget_snapshots();
+  void put_off(Clock::time_point begin);
   void add_stall(std::int64_t step, bool in_memory, Clock::time_point begin);
   void start(Save save);
   void tell_results();
@@ -181,7 +184,7 @@ class Checkpointing {
   SaveTimer timer_{0, 0, Clock::now()};
   bool writing_ = false, waits_for_previous_saves_ = false;
   std::int64_t saves_ = 0;
-  double longest_stall_ms_ = 0, stall_seconds_ = 0;
+  double longest_stall_ms_ = 0, stall_seconds_ = 0;  // for checkpoints
 };
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
 #include "core/io/checkpoint_names.h"
+#include "core/io/folder.h"
 #include "core/optim/optimizer.h"
 #include "parallel/batch/image_growth.h"
 #include "parallel/batch/run_settings.h"
@@ -75,6 +76,8 @@ fs::path searched_folder(const CheckpointOptions& options) {
 /// one costs the steps since the one before it.
 std::optional<io::FoundCheckpoint> newest_snapshot(const CheckpointOptions& options) {
   if (options.resume != "auto" || options.snapshot_folder.empty()) return std::nullopt;
+  if (!io::is_private(options.snapshot_folder))
+    return std::nullopt;  // another user may write there
   io::remove_temporaries(options.snapshot_folder);
   std::vector<std::string> damaged;
   return io::newest_checkpoint(options.snapshot_folder, damaged);

@@ -10,6 +10,7 @@
 
 #include "core/base/number_format.h"
 #include "core/host/host_memory.h"
+#include "core/io/folder.h"
 
 namespace lockstep {
 
@@ -30,16 +31,18 @@ std::optional<std::string> lack_of_room(const std::string& folder, std::uint64_t
   struct statvfs facts {};
   if (statvfs(folder.c_str(), &facts) != 0)
     return fmt::format("{}: {}", folder, std::strerror(errno));
-  const std::uint64_t room = std::uint64_t(facts.f_bavail) * facts.f_frsize;
+  if (!io::is_private(folder)) return folder + " is open to other users";
+  const std::uint64_t held = io::bytes_in(folder);
+  const std::uint64_t room = std::uint64_t(facts.f_bavail) * facts.f_frsize + held;
   if (room < 2 * bytes)
     return fmt::format("{} has room for {}, and two of {} are needed",
                        folder,
                        format_bytes(double(room)),
                        format_bytes(double(bytes)));
   const std::optional<std::uint64_t> free = read_host_memory().free;
-  if (free && *free / 2 < 2 * bytes)
+  if (free && (*free + held) / 2 < 2 * bytes)
     return fmt::format("{} of memory are free, and two of {} would take more than half of it",
-                       format_bytes(double(*free)),
+                       format_bytes(double(*free + held)),
                        format_bytes(double(bytes)));
   return std::nullopt;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/host/process_memory.h"
@@ -196,7 +197,10 @@ void TrainingRun::train_one_step() {
     take(p_.replica.finish_steps());
     if (!spike_) noise_watch_.gather();
   }
-  if (done_ == summary_.resumed_at) tell([](TrainObserver& observer) { observer.on_first_step(); });
+  if (!std::exchange(told_first_step_, true) && !p_.observers.empty()) {
+    (void)p_.replica.newest_result();  // a device may be working on it still
+    tell([](TrainObserver& observer) { observer.on_first_step(); });
+  }
   ++done_;
   summary_.evaluated = false;
   if (!logs || last_.step != step) return;  // where it is bad, or spikes, that is reported

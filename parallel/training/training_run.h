@@ -134,6 +134,7 @@ class TrainingRun {
   int rollbacks_there_ = 0;
   std::int64_t done_ = 0;  // steps
   std::int64_t told_ = 0;  // records of this process
+  bool told_first_step_ = false;
 };
 
 }  // namespace lockstep

@@ -35,39 +35,80 @@ class SnapshotFolderTest : public testing::Test {
     content.state.step = step;
     io::write_checkpoint(folder, content);
   }
-  /// What a supervisor leaves that is killed with a snapshot of `step`.
-  fs::path leave(std::int64_t step) const {
-    std::optional<SnapshotFolder> folder(std::in_place, out(), false);
-    const fs::path aside = root_ / "aside";
-    save(folder->path(), step);
-    const fs::path path = folder->path();
-    fs::copy(path, aside, fs::copy_options::recursive);
-    folder.reset();
-    EXPECT_FALSE(fs::exists(path)) << "it is removed at the end";
-    EXPECT_FALSE(fs::exists(link()));
-    fs::copy(aside, path, fs::copy_options::recursive);
-    fs::permissions(path, fs::perms::owner_all);
-    std::ofstream(link()) << path.string() << "\n";
-    left_ = path;
-    return path;
+  /// What a supervisor leaves that ends without having saved its snapshot of `step`.
+  fs::path leave(std::int64_t step) {
+    const SnapshotFolder folder(out(), false);
+    left_ = folder.path();
+    save(left_, step);
+    return left_;
   }
   ~SnapshotFolderTest() override {
     if (!left_.empty()) fs::remove_all(left_);
   }
 
-  fs::path root_;
-  mutable fs::path left_;
+  fs::path root_, left_;
 };
 
-TEST_F(SnapshotFolderTest, WhatAKilledSupervisorLeftIsTakenOver) {
-  const fs::path left = leave(7);
+TEST_F(SnapshotFolderTest, WithoutASnapshotNothingStays) {
+  fs::path path;
   {
-    const SnapshotFolder folder(out(), true);
+    const SnapshotFolder folder(out(), false);
+    path = folder.path();
+    EXPECT_TRUE(fs::exists(path));
+  }
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(link()));
+}
+
+TEST_F(SnapshotFolderTest, WhatAnEarlierSupervisorLeftIsTakenOver) {
+  const fs::path left = leave(7);
+  fs::create_directories(left / ".step_00000009.tmp");  // its ranks were killed while they wrote
+  {
+    SnapshotFolder folder(out(), true);
     EXPECT_TRUE(folder.is_taken_over());
     EXPECT_EQ(folder.path(), left);
     EXPECT_EQ(folder.newest_step(), 7);
+    EXPECT_EQ(SnapshotFolder::newest_step_of(out()), 7);
+    EXPECT_FALSE(fs::exists(left / ".step_00000009.tmp"));
+    folder.remove();
   }
   EXPECT_FALSE(fs::exists(left));
+  EXPECT_EQ(SnapshotFolder::newest_step_of(out()), -1);
+}
+
+TEST_F(SnapshotFolderTest, TheRunMayBeNamedOtherwiseOrMoved) {
+  const fs::path left = leave(7);
+  {
+    const SnapshotFolder folder(out() / "", true);
+    EXPECT_EQ(folder.path(), left);
+  }
+  fs::rename(out(), root_ / "moved");
+  {
+    const SnapshotFolder folder(root_ / "moved", true);
+    EXPECT_EQ(folder.path(), left);
+  }
+  fs::create_directory_symlink(root_ / "moved", root_ / "alias");
+  EXPECT_EQ(SnapshotFolder(root_ / "alias", true).path(), left);
+}
+
+TEST_F(SnapshotFolderTest, SnapshotsOfARunThatIsGoneAreRemoved) {
+  const fs::path left = leave(7);
+  fs::rename(out(), root_ / "away");
+  fs::create_directories(root_ / "other");
+  { const SnapshotFolder other(root_ / "other", false); }
+  EXPECT_FALSE(fs::exists(left));
+}
+
+TEST_F(SnapshotFolderTest, ADiskThatIsNotMountedIsNoRunThatIsGone) {
+  const fs::path left = leave(7);
+  const fs::path away = root_.string() + "_away";
+  fs::rename(root_, away);
+  const fs::path other = fs::path(testing::TempDir()) / "lockstep_snapshots_other";
+  fs::create_directories(other);
+  { const SnapshotFolder folder(other, false); }
+  EXPECT_TRUE(fs::exists(left));
+  fs::remove_all(other);
+  fs::rename(away, root_);
 }
 
 TEST_F(SnapshotFolderTest, ARunThatBeginsAnewTakesNothingOver) {
@@ -81,7 +122,7 @@ TEST_F(SnapshotFolderTest, ARunThatBeginsAnewTakesNothingOver) {
 TEST_F(SnapshotFolderTest, AnotherRunsSnapshotsAreLeftAlone) {
   const fs::path left = leave(7);
   fs::create_directories(root_ / "other");
-  fs::copy(link(), root_ / "other" / SnapshotFolder::kLink);
+  std::ofstream(root_ / "other" / SnapshotFolder::kLink) << left.string() << "\nanother word\n";
   const SnapshotFolder folder(root_ / "other", true);
   EXPECT_FALSE(folder.is_taken_over());
   EXPECT_NE(folder.path(), left);
@@ -93,7 +134,8 @@ TEST_F(SnapshotFolderTest, AFolderThatOthersCanWriteToIsNotTakenOver) {
   ASSERT_EQ(chmod(left.c_str(), 0777), 0);
   EXPECT_FALSE(SnapshotFolder(out(), true).is_taken_over());
   // Nor what a link says that leads elsewhere.
-  std::ofstream(link()) << (root_ / "run").string() << "\n";
+  fs::create_directories(out());
+  std::ofstream(link()) << (root_ / "run").string() << "\nword\n";
   EXPECT_FALSE(SnapshotFolder(out(), true).is_taken_over());
 }
 
@@ -118,6 +160,11 @@ TEST_F(SnapshotFolderTest, TheNewestWholeOneIsSavedToTheDisk) {
   EXPECT_EQ(io::verify_checkpoint(checkpoints / "step_00000005").step, 5);
   fs::remove_all(fs::path(folder.path()) / "step_00000008");
   EXPECT_EQ(folder.save_to(checkpoints), std::nullopt) << "nothing is newer";
+  save(checkpoints, 9);
+  std::ofstream(checkpoints / "step_00000009/state.json") << "{}";
+  save(folder.path(), 7);
+  EXPECT_EQ(folder.save_to(checkpoints), 7) << "what is newer by its name is damaged";
+  left_ = folder.path();
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 
 snapshots.py PROGRAM Snapshots
 """
+import contextlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 
 from program_test import TIMEOUT_S, main
@@ -16,9 +18,17 @@ from supervised import STEPS, SupervisedTest, processes_with
 
 class Snapshots(SupervisedTest):
     def snapshots(self):
-        """Folders in memory that this test's run has, or has left."""
-        return [p.parent for p in pathlib.Path("/dev/shm").glob("lockstep-snapshots-*/run")
-                if p.read_text().strip() == str(self.folder / "run")]
+        """The folder in memory that this test's run has, or has left: at most one."""
+        try:
+            folder = (self.folder / "run/.snapshots").read_text().split("\n")[0]
+        except OSError:
+            return []
+        return [pathlib.Path(folder)] if pathlib.Path(folder).is_dir() else []
+
+    def tearDown(self):
+        for folder in self.snapshots():
+            shutil.rmtree(folder, ignore_errors=True)
+        super().tearDown()
 
     def await_snapshot(self, after=-1):
         def newer():
@@ -44,6 +54,7 @@ class Snapshots(SupervisedTest):
             self.assertIn("signal 9", fault["fault"])
             self.assertGreater(fault["start_s"], 0)
             self.assertLess(fault["seconds"], TIMEOUT_S)
+            self.assertGreaterEqual(fault["lost_steps"], 0)
             self.assertLess(fault["lost_steps"], STEPS)
         status = json.loads(self.run_command([self.program, "status", "run", "--json"]).stdout)
         self.assertEqual((status["state"], status["faults"], status["step"]), ("complete", 3, STEPS))
@@ -58,12 +69,16 @@ class Snapshots(SupervisedTest):
         process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s")
         self.await_ranks(2)
         step = self.await_snapshot()
-        for pid in processes_with(str(self.folder / "run")):
-            os.kill(pid, signal.SIGKILL)
+        pids = processes_with(str(self.folder / "run"))
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none sees another one end
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
         process.wait()
         self.await_that(lambda: not processes_with(str(self.folder / "run")), "processes are left")
         self.assertEqual(len(self.snapshots()), 1)
-        self.assertEqual(self.finish(self.run_supervised("--checkpoint-every=100000")), 0, self.texts())
+        self.assertEqual(self.finish(self.run_supervised("--checkpoint-every=100000", f"--out={self.folder}/run/")), 0,
+                         self.texts())
         resumed = int(re.search(r"snapshot in memory, .*, (\d+) steps done", self.texts()[0])[1])
         self.assertGreaterEqual(resumed, step)
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
@@ -81,6 +96,41 @@ class Snapshots(SupervisedTest):
         self.assertGreaterEqual(self.await_checkpoint(), step)
         self.assertEqual(self.snapshots(), [])
         self.assertEqual(self.finish(self.run_supervised()), 0, self.texts())
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_a_stop_in_the_pause_before_a_restart_keeps_the_snapshot(self):
+        process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s", "--backoff=100")
+        for _ in range(2):  # the first restart comes at once
+            ranks = self.await_ranks(2)
+            step = self.await_snapshot()
+            self.kill_rank(ranks)
+        self.await_that(lambda: "restart 2 in" in self.texts()[0], "no pause")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(process), 75, self.texts())
+        self.assertGreaterEqual(self.await_checkpoint(), step)
+        self.assertIn(f"resume the run from step {self.await_checkpoint()}", self.texts()[0])
+        self.assertEqual(self.snapshots(), [])
+
+    def test_a_snapshot_that_the_disk_does_not_take_stays(self):
+        process = self.run_supervised("--checkpoint-every=0", "--snapshot-every=0.05s", "--max-restarts=0")
+        ranks = self.await_ranks(2)
+        self.await_snapshot()
+        self.write("run/checkpoints", "in the way")
+        self.kill_rank(ranks)
+        self.assertEqual(self.finish(process), 137, self.texts())
+        self.assertIn("could not be saved", self.texts()[0])
+        self.assertEqual(len(self.snapshots()), 1, "the only copy is gone")
+        (self.folder / "run/checkpoints").unlink()
+        self.assertEqual(self.finish(self.run_supervised()), 0, self.texts())
+        self.assertIn("snapshot in memory", self.texts()[0])
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_ranks_that_differ_do_not_resume_from_memory(self):
+        process = self.start("run", "--ranks=2", "--checkpoint-every=100000", "--snapshot-every=0.05s",
+                             "--check-replicas-every=1000",
+                             environment={"LOCKSTEP_FAULT": "rank=1,step=300,stage=training,do=flip-weight"})
+        self.assertEqual(self.finish(process), 0, self.texts())
+        self.assertIn("they are dropped", self.texts()[0])
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
 
 

@@ -43,7 +43,10 @@ class CheckpointingTest : public ::testing::Test, public TrainObserver {
 
   /// `snapshots`: into memory, after every step in which none is being written.
   void begin(int keep, std::int64_t every_steps, bool snapshots = false) {
-    if (snapshots) fs::create_directories(memory_);
+    if (snapshots) {
+      fs::create_directories(memory_);
+      fs::permissions(memory_, fs::perms::owner_all);
+    }
     saving_ = std::make_unique<Checkpointing>(
         alone_,
         CheckpointOptions{.folder = folder_,
@@ -151,8 +154,48 @@ TEST_F(CheckpointingTest, SnapshotsLieBetweenCheckpointsAndDelayNone) {
 TEST_F(CheckpointingTest, SnapshotsOfStepsThatAreTakenBackAreRemoved) {
   begin(1, 1000, true);
   step(1);
+  for (int i = 0; i < 5000 && io::steps_in(memory_).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_THAT(io::steps_in(memory_), ElementsAre(1));
   saving_->resolve();
   EXPECT_THAT(io::steps_in(memory_), ::testing::IsEmpty());
+}
+
+// A rollback goes back to one of them.
+TEST_F(CheckpointingTest, WithRollbacksNoScheduledCheckpointIsOmitted) {
+  begin(100, 2, true);
+  saving_->wait_for_previous_saves();
+  for (std::int64_t s = 1; s <= 40; ++s) step(s, s % 3 == 0 ? 1.0 / double(s) : kNone);
+  saving_.reset();
+  const std::vector<std::int64_t> saved = io::steps_in(folder_);
+  for (std::int64_t s = 2; s <= 40; s += 2) EXPECT_THAT(saved, ::testing::Contains(s));
+}
+
+TEST_F(CheckpointingTest, AFolderThatOthersCanReadGetsNoSnapshots) {
+  fs::create_directories(memory_);
+  fs::permissions(memory_, fs::perms::owner_all | fs::perms::others_read);
+  EXPECT_TRUE(lack_of_room(memory_.string(), 1));
+  fs::permissions(memory_, fs::perms::owner_all);
+  EXPECT_FALSE(lack_of_room(memory_.string(), 1));
+  EXPECT_TRUE(lack_of_room(memory_.string(), std::uint64_t{1} << 60));
+  EXPECT_TRUE(lack_of_room((memory_ / "none").string(), 1));
+}
+
+TEST_F(CheckpointingTest, SnapshotsCostAHalfPercentOfTheTime) {
+  SnapshotPace pace(0);
+  pace.taken(0.01);
+  pace.written(0.09);
+  EXPECT_NEAR(pace.interval(), 20, 1e-9);
+  pace.written(0);
+  EXPECT_NEAR(pace.interval(), 2, 1e-9);
+  pace.taken(0);
+  pace.written(0);
+  EXPECT_EQ(pace.interval(), SnapshotPace::kMinSeconds);
+  EXPECT_FALSE(pace.is_due());
+  SnapshotPace fixed(7);
+  fixed.taken(100);
+  fixed.written(100);
+  EXPECT_EQ(fixed.interval(), 7);
 }
 
 TEST_F(CheckpointingTest, SnapshotsThatCannotBeWrittenAreReportedOnce) {

@@ -212,6 +212,7 @@ TEST(Resume, FromTheNewestOfDiskAndMemory) {
         fs::remove_all(folder / name);
         const fs::path copy = fs::path(folder / name) / io::checkpoint_name(step);
         fs::create_directories(copy);
+        fs::permissions(copy.parent_path(), fs::perms::owner_all);
         fs::copy(fs::path(folder / "all") / io::checkpoint_name(step), copy);
         if (damaged && name == std::string("memory"))
           fs::resize_file(copy / "model.safetensors", 1000);

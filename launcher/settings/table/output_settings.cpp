@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "launcher/settings/table/settings_table.h"
 
 namespace lockstep {
@@ -64,15 +65,14 @@ void set_checkpoint_every(TrainFlags& flags, const std::string& text) {
 }
 
 void set_snapshot_every(TrainFlags& flags, const std::string& text) {
-  if (text != "auto") {
-    if (const std::string error = interval("--snapshot-every")(text); !error.empty())
-      throw ConfigError(error);
-    LOCKSTEP_CHECK(to_interval(text).steps == 0,
-                   ConfigError,
-                   "--snapshot-every {}: expected auto, a time as in 30s or 5m, or 0",
-                   text);
-  }
+  const bool known = text == "auto" || text == "0" ||
+                     (interval("--snapshot-every")(text).empty() && to_interval(text).seconds > 0);
+  if (!known)
+    throw ConfigError(
+        fmt::format("--snapshot-every {}: expected auto, a time or 0", as_written(text)),
+        "for example --snapshot-every 30s, or 5m; 0: none");
   flags.snapshot_every = text;
+  flags.snapshots = text != "0";
   flags.options.checkpoint.snapshot_seconds = text == "auto" ? 0 : to_interval(text).seconds;
 }
 
