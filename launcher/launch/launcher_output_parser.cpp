@@ -116,6 +116,7 @@ void ErrorOutput::read_line(const std::string& line) {
     hint_follows_ = false;
     if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);
   }
+  std::smatch found;
   if (by_rank_.text.empty() && std::regex_search(line, found, kRank)) {
     by_rank_ = {.text = line, .hint = {}, .said = true};
     hint_follows_ = true;
