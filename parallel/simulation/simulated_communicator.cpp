@@ -266,8 +266,13 @@ class SimulatedCommunicator final : public Communicator {
   /// Waits for the members, and for the collective's end: on the host, or in the stream in use.
   /// False: it never will.
   bool finish(const std::shared_ptr<Collective>& collective, const void* memory) {
+    const double from = cluster_.scheduler().now();
     if (!wait_for_members(*collective)) return false;
     finish_at_end(*collective, memory);
+    if (!cluster_.options().device.gpu) {
+      cluster_.use_core(collective->core_s);
+      cluster_.device().add_exposed(cluster_.scheduler().now() - from);
+    }
     return true;
   }
   bool wait_for_members(Collective& c) {
@@ -320,6 +325,7 @@ class SimulatedCommunicator::Request final : public CommRequest {
     if (!collective_->complete) return false;
     if (collective_->end > scheduler.now() && cluster_.options().order == RankOrder::by_time)
       return false;
+    cluster_.use_core(collective_->core_s);
     take();
     return true;
   }
