@@ -78,7 +78,7 @@ void Profiler::add_to_step(const ProfiledWork& work, double seconds) {
   if (!work.kernel.empty()) open_step_.nodes += seconds;
   if (work.part == ProfilePart::loading || work.part == ProfilePart::copying)
     open_step_.loading += seconds;
-  if (work.part == ProfilePart::copying) ++open_step_.micro_batches;
+  if (work.part == ProfilePart::loading) ++open_step_.micro_batches;
   if (work.part == ProfilePart::sums) open_step_.sums += seconds;
 }
 

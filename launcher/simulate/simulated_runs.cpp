@@ -221,7 +221,7 @@ class Simulator {
                       runs.prediction.missing_kernels,
                       runs.prediction.first_missing),
           "measure the same model, micro-batch and precision with train --profile --ranks 1");
-    if (!has_one_rank_) one_rank_s_ = step_of_one_rank(request);
+    if (!has_one_rank_) one_rank_s_ = step_of_one_rank(request, flags_.time.repeats);
     has_one_rank_ = true;
     if (one_rank_s_ && runs.prediction.step_s.median > 0)
       runs.prediction.efficiency = *one_rank_s_ / (runs.ranks * runs.prediction.step_s.median);

@@ -91,17 +91,14 @@ TimePrediction predict_times(const SimulationRequest& request,
   return prediction;
 }
 
-std::optional<double> step_of_one_rank(SimulationRequest request) {
+std::optional<double> step_of_one_rank(SimulationRequest request, std::int64_t repeats) {
   request.cluster.ranks = 1;
   request.cluster.traces_sums = false;
   request.pictured_ranks.clear();
-  request.cluster.device.spread = 0;
   try {
-    Steps steps;
     const SimulationResult result = simulation::simulate(request);
     if (result.ends.front().error) return std::nullopt;
-    steps.add(result);
-    return steps.prediction().step_s.median;
+    return predict_times(request, result, repeats).step_s.median;
   } catch (const ConfigError&) {
     return std::nullopt;
   }

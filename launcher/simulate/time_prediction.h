@@ -36,7 +36,7 @@ TimePrediction predict_times(const simulation::SimulationRequest& request,
 
 /// The median step of one rank with all of the batch, simulated; nothing: it cannot be, as groups
 /// of a batch norm span ranks.
-std::optional<double> step_of_one_rank(simulation::SimulationRequest request);
+std::optional<double> step_of_one_rank(simulation::SimulationRequest request, std::int64_t repeats);
 
 /// "step 12.1 ms (11.8 to 13.0), exposed exchange ..." and whose times they are.
 std::string to_text(const TimePrediction& prediction);

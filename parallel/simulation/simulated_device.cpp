@@ -158,7 +158,15 @@ void SimulatedDevice::work(DeviceStream stream, double seconds, const char* name
     begin = cluster_.use_core(seconds);
     time = scheduler.now();
   }
+  worked_until_ = scheduler.now();
   cluster_.add_span(rank_, {track_of(stream), begin, time, name});
+}
+
+void SimulatedDevice::poll() {
+  RankScheduler& scheduler = cluster_.scheduler();
+  const double seconds = std::max(kPoll, kPollShare * (scheduler.now() - worked_until_));
+  scheduler.advance(seconds);
+  if (!model_.gpu) add_exposed(seconds);
 }
 
 void SimulatedDevice::begin_step(std::uint64_t step) {

@@ -53,6 +53,9 @@ class SimulatedDevice final : public DryBackend {
   bool is_updating() const { return position_.read().phase == Phase::optimizer; }
   /// A kernel of a program.
   void run_kernel(double seconds, const RunState& state);
+  /// The host asks once whether something is there. Whoever does nothing else asks the more rarely
+  /// the longer it has waited, so that what comes is seen at most kPollShare of the wait late.
+  void poll();
   /// Since the start, waited for what other ranks send.
   double exposed() const { return exposed_; }
   void add_exposed(double seconds) { exposed_ += seconds; }
@@ -71,6 +74,8 @@ class SimulatedDevice final : public DryBackend {
   DeviceStream stream_ = DeviceStream::compute;
   void begin_step(std::uint64_t step);
 
+  static constexpr double kPoll = 2e-7, kPollShare = 0.02;
+  double worked_until_ = 0;  // of the host
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   std::uint64_t step_ = kNone;  // of `factor_`
   double factor_ = 1;

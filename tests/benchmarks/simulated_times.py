@@ -69,23 +69,26 @@ def step_ms(out):
     return statistics.median(steps[len(steps) // 3:])
 
 
-def measure(options, name, folder):
+def measure(options, name, folder, found):
     """By rank count the median step of each repeat, and so of a rank beside another; the kernels of one."""
     flags, steps = CASES[name]
-    found = {"steps": {str(ranks): [] for ranks in COUNTS}, "beside": [], "kernels": []}
-    for repeat in range(options.repeats):
+    for repeat in range(len(found["kernels"]), options.repeats):
+        row = {}
         out = folder / f"{name}-{repeat}-profile"
         finish(start(options, 1, flags, steps, out, "--profile"), out)
-        found["kernels"].append(json.loads((out / "kernel_times.json").read_text()))
+        kernels = json.loads((out / "kernel_times.json").read_text())
         for ranks in COUNTS:
             out = folder / f"{name}-{repeat}-{ranks}"
             finish(start(options, ranks, flags, steps, out), out)
-            found["steps"][str(ranks)].append(step_ms(out))
+            row[str(ranks)] = step_ms(out)
         outs = [folder / f"{name}-{repeat}-beside-{i}" for i in range(2)]
         for run, out in [(start(options, 1, flags, steps, out), out) for out in outs]:
             finish(run, out)
         found["beside"].append(statistics.mean(step_ms(out) for out in outs))
-    return found
+        found["kernels"].append(kernels)
+        for ranks, step in row.items():
+            found["steps"][ranks].append(step)
+        yield
 
 
 class Simulation:
@@ -162,8 +165,8 @@ def main():
         folder = pathlib.Path(temporary)
         found = json.loads(options.measured.read_text()) if options.measured and options.measured.exists() else {}
         for name in options.cases.split(","):
-            if name not in found:
-                found[name] = measure(options, name, folder)
+            case = found.setdefault(name, {"steps": {str(ranks): [] for ranks in COUNTS}, "beside": [], "kernels": []})
+            for _ in measure(options, name, folder, case):
                 if options.measured:
                     options.measured.write_text(json.dumps(found))
         if options.measure_only:
