@@ -2,6 +2,7 @@
 #include "core/profile/kernel_times.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -52,6 +53,24 @@ double add_nodes(const Profiler& profiler, KernelTimes& times) {
   }
   for (const auto& [name, sum] : sums) times.seconds[name] = sum.seconds / sum.runs;
   return all;
+}
+
+/// Sums of the shards of a step, which are 2 or more. Of Note [Reduction tree] the shard before the
+/// n-th ends n - 1 - popcount(n - 1) sums in all, and the last one, whose sums nothing tells apart
+/// from the rest of the step, popcount(n - 1) more.
+void add_sums(const Profiler& profiler, KernelTimes& times) {
+  const auto work = std::ranges::find(profiler.works(), ProfilePart::sums, &ProfiledWork::part);
+  if (work == profiler.works().end() || profiler.step_times().front().shards < 2) return;
+  std::vector<double> each;
+  const int ends = profiler.step_times().front().shards;
+  const int last = std::popcount(unsigned(ends));
+  for (const Profiler::Step& step : profiler.step_times())
+    if (step.shards == ends) each.push_back(step.sums / double(ends - last));
+  std::ranges::sort(each);
+  const double seconds = each.size() < 2 ? 0 : quantile(each, 0.5);
+  if (ends == last || seconds <= 0) return;
+  times.sum_bytes_per_s = work->cost.bytes / seconds;
+  times.step_s = std::max(0.0, times.step_s - last * seconds);
 }
 
 double number_of(const json& object, const char* key, const std::string& name) {
@@ -106,6 +125,7 @@ KernelTimes kernel_times_of(const Profiler& profiler, const DevicePeaks& peaks) 
   for (std::size_t i = 0; i <= kQuantiles; ++i)
     times.step_factors.push_back(quantile(nodes, double(i) / kQuantiles) / median);
   times.step_s = std::max(0.0, quantile(rests, 0.5));
+  add_sums(profiler, times);
   std::vector<double> loading;
   for (const Profiler::Step& step : profiler.step_times())
     if (step.micro_batches > 0) loading.push_back(step.loading / double(step.micro_batches));
@@ -127,6 +147,7 @@ std::string to_json(const KernelTimes& times) {
               {"launch_us", times.launch_s * 1e6},
               {"micro_batch_us", times.micro_batch_s * 1e6},
               {"step_us", times.step_s * 1e6},
+              {"sum_bytes_per_s", times.sum_bytes_per_s},
               {"step_factors", times.step_factors},
               {"kernels_us", std::move(kernels)}}
              .dump(2, ' ', false, json::error_handler_t::replace) +
@@ -163,6 +184,7 @@ KernelTimes parse_kernel_times(const std::string& text, const std::string& name)
   times.launch_s = number_of(object, "launch_us", name) * 1e-6;
   times.micro_batch_s = number_of(object, "micro_batch_us", name) * 1e-6;
   times.step_s = number_of(object, "step_us", name) * 1e-6;
+  times.sum_bytes_per_s = number_of(object, "sum_bytes_per_s", name);
   for (const auto& [kernel, value] : kernels.items())
     times.seconds[kernel] = number_of(kernels, kernel.c_str(), name) * 1e-6;
   const json factors = object.value("step_factors", json::array());

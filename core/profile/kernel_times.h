@@ -27,7 +27,9 @@ struct KernelTimes {
   double kernel_s = 0;       ///< of a kernel that is not here, more than the peaks allow
   double launch_s = 0;       ///< of the host, to hand a kernel over
   double micro_batch_s = 0;  ///< of the host, to load and copy a micro-batch
-  /// Of a step, all else: update, records, sums within the rank. Sums of shards are apart.
+  /// Read and written in sums of shards; 0: unknown, `peaks` have it.
+  double sum_bytes_per_s = 0;
+  /// Of a step, all else: the update and records.
   double step_s = 0;
   /// Quantiles 0, 1/n, ... 1 of the time of a step's kernels, as a multiple of the median, which
   /// `seconds` stand for; ascending. Fewer than two: unknown.

@@ -79,7 +79,10 @@ void Profiler::add_to_step(const ProfiledWork& work, double seconds) {
   if (work.part == ProfilePart::loading || work.part == ProfilePart::copying)
     open_step_.loading += seconds;
   if (work.part == ProfilePart::loading) ++open_step_.micro_batches;
-  if (work.part == ProfilePart::sums) open_step_.sums += seconds;
+  if (work.part == ProfilePart::sums) {
+    open_step_.sums += seconds;
+    ++open_step_.shards;
+  }
 }
 
 void Profiler::record(int work, Clock::time_point begin, Clock::time_point end) {

@@ -94,11 +94,11 @@ class Profiler {
 
   /// What a step's work is for; of all but nodes as ProfiledWork::part says.
   struct Step {
-    double seconds = 0;  ///< by the host's clock, from its begin_step() to the next
-    double nodes = 0;    ///< of that, within nodes of programs
-    double loading = 0;  ///< before a micro-batch is there
-    double sums = 0;     ///< of shards
-    int micro_batches = 0;
+    double seconds = 0;                 ///< by the host's clock, from its begin_step() to the next
+    double nodes = 0;                   ///< of that, within nodes of programs
+    double loading = 0;                 ///< before a micro-batch is there
+    double sums = 0;                    ///< of shards
+    int micro_batches = 0, shards = 0;  ///< shards: ends of all but the last
   };
   /// The first kMaxSteps that another one directly followed.
   const std::vector<Step>& step_times() const { return step_times_; }

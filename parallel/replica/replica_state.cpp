@@ -247,7 +247,11 @@ void ReplicaState::declare_profile() {
   };
   probes_.data = declare("wait_for_data", ProfilePart::loading);
   probes_.copy = declare("copy_input", ProfilePart::copying);
-  probes_.sums = declare("sum_shards", ProfilePart::sums);
+  probes_.sums = profiler->declare(
+      {.name = "sum_shards",
+       .path = "",
+       .part = ProfilePart::sums,
+       .cost = {.bytes = 3.0 * sizeof(float) * double(programs.compiled().space().elems)}});
   probes_.wait = declare("wait_for_exchange");
   probes_.moving = declare_exchange("");  // of several buckets at once
   probes_.optimizer = declare("optimizer");

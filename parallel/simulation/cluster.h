@@ -71,7 +71,7 @@ struct StepEnd {
   double exposed = 0;  ///< seconds since the start in which it waited for the exchange
 };
 
-/// Names of kernels that a program has: measured ones, and those that are taken to need what
+/// Names of kernels that ran: measured ones, and those that are taken to need what
 /// DeviceModel::peaks allow.
 struct KernelMatches {
   std::set<std::string> measured, missing;
@@ -123,7 +123,7 @@ class Cluster {
   /// The rank that runs has work of `seconds` for a core, by itself: waits for its turn, and
   /// returns when it began. Ranks take turns kernel by kernel, in the order of their clocks.
   double use_core(double seconds);
-  /// Times of kernels that were looked for: found, and not.
+  /// Of kernels that ran.
   KernelMatches& matches() { return matches_; }
 
   /// From now on what rank `rank` is busy with is kept.

@@ -51,23 +51,28 @@ class SimulatedEvent final : public DeviceEvent {
   RankScheduler& scheduler_;
 };
 
-double seconds_of(Cluster& cluster, const KernelSpec& spec) {
-  const DeviceModel& model = cluster.options().device;
+/// What a kernel takes, and whether that was measured.
+struct KernelTime {
+  double seconds = 0;
+  std::string name;  ///< empty: there is no table of measured ones
+  bool measured = false;
+};
+
+KernelTime time_of(const DeviceModel& model, const KernelSpec& spec) {
   const double least = min_seconds(
       spec.op.cost(spec.inputs, spec.outputs), computes_in_bf16(spec.inputs), model.peaks);
-  if (!model.times) return least;
+  if (!model.times) return {least, {}, false};
   const std::string name = kernel_name(spec.op, spec.inputs, spec.outputs);
   const auto measured = model.times->seconds.find(name);
-  const bool found = measured != model.times->seconds.end();
-  (found ? cluster.matches().measured : cluster.matches().missing).insert(name);
-  return found ? measured->second : least + model.times->kernel_s;
+  if (measured == model.times->seconds.end()) return {least + model.times->kernel_s, name, false};
+  return {measured->second, name, true};
 }
 
 /// One for all ranks of a cluster: they share programs, whose memory has the same addresses.
 class SimulatedKernel final : public Kernel {
  public:
   SimulatedKernel(Cluster& cluster, const KernelSpec& spec)
-      : cluster_(cluster), seconds_(seconds_of(cluster, spec)) {
+      : cluster_(cluster), time_(time_of(cluster.options().device, spec)) {
     for (std::size_t i = 0; i < spec.outputs.size(); ++i)
       if (spec.output_accumulates[i]) gradients_.push_back({i, nullptr, spec.outputs[i].elems()});
   }
@@ -82,7 +87,12 @@ class SimulatedKernel final : public Kernel {
 
   void run(const RunState& state) override {
     SimulatedDevice& device = cluster_.device();
-    device.run_kernel(seconds_, state);
+    device.run_kernel(time_.seconds, state);
+    if (!time_.name.empty()) {
+      KernelMatches& matches = cluster_.matches();
+      (time_.measured ? matches.measured : matches.missing).insert(time_.name);
+      time_.name.clear();
+    }
     TracedMemory* const traced = cluster_.memory(cluster_.scheduler().rank());
     // Optimizers that orthogonalize write directions where gradients lay.
     if (traced == nullptr || device.is_updating()) return;
@@ -98,7 +108,7 @@ class SimulatedKernel final : public Kernel {
     std::int64_t elems;
   };
   Cluster& cluster_;
-  double seconds_;
+  KernelTime time_;
   std::vector<Gradient> gradients_;
 };
 
@@ -252,12 +262,12 @@ DeviceStream SimulatedDevice::use_stream(DeviceStream stream) {
 }
 
 void SimulatedDevice::add(float* out, const float* a, const float* b, std::int64_t elems) {
-  move_bytes(3 * kFloat * double(elems), "add");
+  work(stream_, 3 * kFloat * double(elems) / sum_bytes_per_s(), "add");
   if (TracedMemory* const traced = cluster_.memory(rank_)) traced->add(out, a, b, elems);
 }
 
 void SimulatedDevice::sum_tree(std::span<const TreeTerm> terms, float* result, std::int64_t elems) {
-  move_bytes(kFloat * double(elems) * double(terms.size() + 1), "sum");
+  work(stream_, kFloat * double(elems) * double(terms.size() + 1) / sum_bytes_per_s(), "sum");
   if (TracedMemory* const traced = cluster_.memory(rank_)) traced->sum_tree(terms, result, elems);
 }
 

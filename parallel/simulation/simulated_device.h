@@ -66,6 +66,11 @@ class SimulatedDevice final : public DryBackend {
     work(stream_, bytes / model_.peaks.bytes, name);
   }
 
+  double sum_bytes_per_s() const {
+    return model_.times && model_.times->sum_bytes_per_s > 0 ? model_.times->sum_bytes_per_s
+                                                             : model_.peaks.bytes;
+  }
+
   Cluster& cluster_;
   const int rank_;
   const Position& position_;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`lockstep simulate` against NVIDIA's submissions of ResNet-50 to MLPerf Training, on 8 to 3,584 H100.
 
-simulated_mlperf.py [--program FILE] [--max-gpus N]
+simulated_mlperf.py [--program FILE] [--max-gpus N] [--fitted SHARE US]
 
 PUBLISHED has the images a second of the submissions' logs: of the five runs of each the median over the run's
 `throughput` entries (tracked_stats), and of the five the median, without time between epochs. Batch a GPU is
@@ -47,7 +47,7 @@ def images_per_s(options, folder, row, share, kernel_us):
     times = folder / "h100.json"
     times.write_text(json.dumps({
         "format": 1, "device": "gpu", "kernels_us": {}, "kernel_us": kernel_us, "launch_us": 0, "micro_batch_us": 0,
-        "step_us": 0, "peaks": {"bf16_flops": share * BF16_FLOPS, "fp32_flops": share * FP32_FLOPS,
+        "step_us": 0, "sum_bytes_per_s": 0, "peaks": {"bf16_flops": share * BF16_FLOPS, "fp32_flops": share * FP32_FLOPS,
                                 "bytes_per_s": share * BYTES}}))
     result = subprocess.run(
         [str(options.program), "simulate", "--json", f"--hosts={gpus // 8}x8", "--network=nvlink",
@@ -73,11 +73,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--program", default=PROJECT / "build/release/lockstep", type=pathlib.Path)
     parser.add_argument("--max-gpus", type=int, default=1024, help="larger ones are only listed")
+    parser.add_argument("--fitted", nargs=2, type=float, metavar=("SHARE", "US"), help="not to be fitted again")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lockstep-mlperf-") as name:
         folder = pathlib.Path(name)
-        share, kernel_us = 0.5, 1.0
-        for _ in range(3):  # each number decides about one size, and little about the other
+        share, kernel_us = options.fitted or (0.5, 1.0)
+        for _ in range(0 if options.fitted else 3):  # each number decides about one size, and little about the other
             share = root(0.05, 1.0, lambda x: images_per_s(options, folder, 0, x, kernel_us)[0] / PUBLISHED[0][2] - 1)
             kernel_us = root(0.01, 100, lambda x: 1 - images_per_s(options, folder, 1, share, x)[0] / PUBLISHED[1][2])
         print(f"H100: {share:.1%} of its peaks and {kernel_us:.2f} us a kernel\n\n"

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether `lockstep simulate` predicts the steps that ranks of this host then take.
 
-simulated_times.py [--program FILE] [--repeats N] [--measured FILE] [--measure-only] [--cases NAME,...]
+simulated_times.py [--program FILE] [--repeats N] [--measured FILE] [--measure-only] [--fitted N] [--cases NAME,...]
 
 Trains on 1, 2, 4, 8, 16 and 32 ranks, far more than cores, by `mpirun --oversubscribe`; the repeats of all counts
-take turns. The simulation is then told what one rank and four say:
+take turns. The simulation is then told what one rank and 8 say:
 
   kernels     of one rank with --profile (kernel_times.json)
   contention  a rank beside another one that it never talks to, over one that is alone
   link        latency and bandwidth of shared memory as `lockstep plan` assumes them, both slowed by one number: that
-              with which the simulated step of 4 ranks is the measured one
+              with which the simulated step of 8 ranks (--fitted) is the measured one
 
 and predicts the others. Prints a row for each: the median of the measured windows of steps and over repeats the least
 and the most, the median and interval of simulated steps, the error. Exit code 1 where a held-out count is off by
@@ -32,7 +32,6 @@ import tempfile
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 LARGEST_ERROR = 0.10
 COUNTS = (1, 2, 4, 8, 16, 32)
-FITTED = 4
 CASES = {
     "mlp": (("--model=mlp", "--hidden=512,512", "--data=synthetic:28x28x1:10", "--global-batch=1024",
              "--micro-batch=32", "--shards=32"), 60),
@@ -118,11 +117,11 @@ class Simulation:
         return json.loads(result.stdout)["runs"][0]["prediction"]
 
     def fit(self, measured_ms):
-        """The slowness of the link with which FITTED ranks take so long; steps grow with it."""
+        """The slowness of the link with which that many ranks take so long; steps grow with it."""
         low, high = math.log(1e-3), math.log(1e3)
         for _ in range(18):
             middle = (low + high) / 2
-            if self.predict(FITTED, math.exp(middle))["step_s"]["median"] * 1e3 < measured_ms:
+            if self.predict(self.options.fitted, math.exp(middle))["step_s"]["median"] * 1e3 < measured_ms:
                 low = middle
             else:
                 high = middle
@@ -134,7 +133,7 @@ def compare(options, name, found, folder):
     alone = statistics.median(found["steps"]["1"])
     middle = sorted(range(len(found["kernels"])), key=lambda i: found["steps"]["1"][i])[len(found["kernels"]) // 2]
     simulation = Simulation(options, name, found["kernels"][middle], statistics.median(found["beside"]) / alone, folder)
-    slowness = simulation.fit(statistics.median(found["steps"][str(FITTED)]))
+    slowness = simulation.fit(statistics.median(found["steps"][str(options.fitted)]))
     print(f"{name}: contention {simulation.contention:.3f}, link slower by {slowness:.3g} than assumed", flush=True)
     worst = 0.0
     for ranks in COUNTS:
@@ -142,7 +141,7 @@ def compare(options, name, found, folder):
         predicted = simulation.predict(ranks, slowness, repeats=5)
         step, exposed = predicted["step_s"], predicted["exposed_s"]
         error = step["median"] * 1e3 / statistics.median(steps) - 1
-        held_out = ranks not in (1, FITTED)
+        held_out = ranks not in (1, options.fitted)
         worst = max(worst, abs(error)) if held_out else worst
         print(f"| {name} | {ranks} | {statistics.median(steps):.2f} ({min(steps):.2f} to {max(steps):.2f}) "
               f"| {step['median'] * 1e3:.2f} ({step['low'] * 1e3:.2f} to {step['high'] * 1e3:.2f}) "
@@ -158,6 +157,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--measured", type=pathlib.Path)
     parser.add_argument("--measure-only", action="store_true")
+    parser.add_argument("--fitted", type=int, default=8, choices=COUNTS[1:])
     parser.add_argument("--cases", default="mlp,convnet")
     options = parser.parse_args()
     worst = 0.0

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::microseconds;
 using ::testing::HasSubstr;
 
-/// Steps of 1 to 11 units: two nodes of as many units, a micro-batch of 3, sums of 5.
+/// Steps of 1 to 11 units: two nodes of as many units, a micro-batch of 3, ends of shards of 1.
 KernelTimes of_played_steps() {
   Profiler profiler(0, 0);
   const int node = profiler.declare({.name = "relu", .path = "a", .kernel = "relu ()", .cost = {}});
@@ -22,8 +22,8 @@ KernelTimes of_played_steps() {
       profiler.declare({.name = "data", .path = "", .part = ProfilePart::loading, .cost = {}});
   const int copy =
       profiler.declare({.name = "copy", .path = "", .part = ProfilePart::copying, .cost = {}});
-  const int sums =
-      profiler.declare({.name = "sums", .path = "", .part = ProfilePart::sums, .cost = {}});
+  const int sums = profiler.declare(
+      {.name = "sums", .path = "", .part = ProfilePart::sums, .cost = {.bytes = 1e6}});
   profiler.start();
   const auto record = [&](int work, int units) {
     const auto begin = Profiler::Clock::now();
@@ -35,7 +35,7 @@ KernelTimes of_played_steps() {
     record(same, step + 1);
     record(data, 2);
     record(copy, 1);
-    record(sums, 5);
+    for (int end = 0; end < 3; ++end) record(sums, 1);
     profiler.end_step();
   }
   profiler.stop();
@@ -49,6 +49,8 @@ TEST(KernelTimes, StandForTheMedianStepAndHaveItsSpread) {
   // Means over 12 steps, of which 11 were followed by another, whose median is the sixth.
   EXPECT_NEAR(times.seconds.at("relu ()"), 650e-6 * (600.0 / 600), 1e-9);
   EXPECT_NEAR(times.micro_batch_s, 300e-6, 1e-9);
+  // Three of four shards end with one sum in all, which takes the time of the three.
+  EXPECT_NEAR(times.sum_bytes_per_s, 1e6 / 300e-6, 1e3);
   EXPECT_EQ(times.step_s, 0) << "these steps took no time by the clock";
   ASSERT_EQ(times.step_factors.size(), 21u);
   EXPECT_NEAR(times.step_factors.front(), 1.0 / 6, 1e-6);
