@@ -58,6 +58,13 @@ void declare_time_flags(CLI::App& app, TimeFlags& flags) {
       ->type_name("X")
       ->capture_default_str()
       ->check(real_number("--contention", 1, 100));
+  app.add_option("--core-turn",
+                 flags.turn_us,
+                 "microseconds until a rank that has waited for others and shares its core has it "
+                 "back")
+      ->type_name("US")
+      ->capture_default_str()
+      ->check(real_number("--core-turn", 0, 1e6));
   app.add_option("--repeats",
                  flags.repeats,
                  "runs by which the interval of a prediction is drawn, where steps differ")
@@ -84,6 +91,10 @@ void resolve_time_flags(TimeFlags& flags, bool rate, bool network, Network& used
                  ConfigError,
                  "--contention {} is between cores of a host: it needs --cores 2 or more",
                  flags.contention);
+  LOCKSTEP_CHECK(flags.turn_us == 0 || flags.cores > 0,
+                 ConfigError,
+                 "--core-turn {} is of ranks that share cores: it needs --cores",
+                 flags.turn_us);
 }
 
 void apply(const TimeFlags& flags, simulation::DeviceModel& device) {
@@ -94,6 +105,7 @@ void apply(const TimeFlags& flags, simulation::DeviceModel& device) {
   device.gpu = flags.times->gpu;
   device.cores = flags.cores;
   device.contention = flags.contention;
+  device.turn_s = flags.turn_us * 1e-6;
 }
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@ struct TimeFlags {
   std::shared_ptr<const KernelTimes> times;  ///< read from it
   int cores = 0;                             ///< of a host; 0: each rank has its own
   double contention = 1;
+  double turn_us = 0;
   std::int64_t repeats = 5;  ///< runs by time, each with its own draws
 };
 

@@ -27,6 +27,7 @@ Cluster::Cluster(const ClusterOptions& options)
   cores_.assign(std::size_t(links_.hosts()), std::vector<double>(std::size_t(cores), 0.0));
   const int crowd = std::min(options.ranks, options.network.ranks_per_host);
   const double shared = cores > 1 ? std::min(1.0, (crowd - 1.0) / (cores - 1.0)) : 0;
+  are_shared_ = crowd > cores;
   slowness_ = 1 + (options.device.contention - 1) * shared;
 }
 
@@ -63,6 +64,10 @@ double Cluster::use_core(double seconds) {
   free = begin + seconds * slowness_;
   scheduler_.advance_to(free);
   return begin;
+}
+
+void Cluster::wait_for_turn() {
+  if (are_shared_) scheduler_.advance(options_.device.turn_s);
 }
 
 void Cluster::check_sum(std::int64_t step, const float* gradients, std::int64_t elems) {

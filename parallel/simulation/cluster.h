@@ -41,6 +41,9 @@ struct DeviceModel {
   /// All that cores do takes as many times as long once all of a host's work: they share memory,
   /// caches and clock. Note [Cost model] in cost_model.h.
   double contention = 1;
+  /// A rank that has waited for others, and shares its core, goes on so much later: MPI yields the
+  /// core, and the scheduler gives it back after the turn of another rank.
+  double turn_s = 0;
 };
 
 /// What a rank was busy with, for an image.
@@ -123,6 +126,8 @@ class Cluster {
   /// The rank that runs has work of `seconds` for a core, by itself: waits for its turn, and
   /// returns when it began. Ranks take turns kernel by kernel, in the order of their clocks.
   double use_core(double seconds);
+  /// Of the rank that runs, which has waited for others: until it has a core again.
+  void wait_for_turn();
   /// Of kernels that ran.
   KernelMatches& matches() { return matches_; }
 
@@ -147,6 +152,7 @@ class Cluster {
   std::map<std::int64_t, StepEnd> step_ends_;
   std::vector<std::vector<double>> cores_;  // by host: free from
   double slowness_ = 1;                     // of cores
+  bool are_shared_ = false;                 // cores
   KernelMatches matches_;
   std::map<int, std::vector<Span>> spans_;
 };

@@ -275,6 +275,7 @@ class SimulatedCommunicator final : public Communicator {
   /// This member's part of what cores do for the collective, which it has waited for since `from`.
   void move_by_core(const Collective& c, double from) {
     if (cluster_.options().device.gpu) return;
+    if (cluster_.device().has_waited()) cluster_.wait_for_turn();
     cluster_.use_core(c.core_s);
     cluster_.device().add_exposed(cluster_.scheduler().now() - from);
   }

@@ -179,6 +179,10 @@ void SimulatedDevice::poll() {
   if (!model_.gpu) add_exposed(seconds);
 }
 
+bool SimulatedDevice::has_waited() const {
+  return cluster_.scheduler().now() - worked_until_ > 2 * kPoll;
+}
+
 void SimulatedDevice::begin_step(std::uint64_t step) {
   step_ = step;
   micro_batch_ = kNone;

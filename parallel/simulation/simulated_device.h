@@ -56,6 +56,8 @@ class SimulatedDevice final : public DryBackend {
   /// The host asks once whether something is there. Whoever does nothing else asks the more rarely
   /// the longer it has waited, so that what comes is seen at most kPollShare of the wait late.
   void poll();
+  /// Since its last work the host has done nothing for longer than it takes to ask once.
+  bool has_waited() const;
   /// Since the start, waited for what other ranks send.
   double exposed() const { return exposed_; }
   void add_exposed(double seconds) { exposed_ += seconds; }

@@ -5,12 +5,12 @@
 simulated_times.py [--program FILE] [--repeats N] [--measured FILE] [--measure-only] [--fitted N] [--cases NAME,...]
 
 Trains on 1, 2, 4, 8, 16 and 32 ranks, far more than cores, by `mpirun --oversubscribe`; the repeats of all counts
-take turns. The simulation is then told what one rank and 8 say:
+take turns. The simulation is then told what one rank and 4 say:
 
   kernels     of one rank with --profile (kernel_times.json)
   contention  a rank beside another one that it never talks to, over one that is alone
-  link        latency and bandwidth of shared memory as `lockstep plan` assumes them, both slowed by one number: that
-              with which the simulated step of 8 ranks (--fitted) is the measured one
+  turn        how long a rank that has waited is without its core (--core-turn): that with which the simulated step of 4
+              ranks (--fitted) is the measured one; shared memory is what `lockstep plan` assumes of it
 
 and predicts the others. Prints a row for each: the median of the measured windows of steps and over repeats the least
 and the most, the median and interval of simulated steps, the error. Exit code 1 where a held-out count is off by
@@ -21,7 +21,6 @@ predicting does not.
 """
 import argparse
 import json
-import math
 import os
 import pathlib
 import statistics
@@ -43,9 +42,8 @@ CASES = {
 QUIET = ("--eval-every=0", "--checkpoint-every=0", "--tensorboard=off", "--noise-scale-every=0", "--workers=0",
          "--log-every=2", "--timeout=300", "--timeout-start=600")
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# What `lockstep plan` assumes of shared memory: shared_memory_network().
-LATENCY_US, BANDWIDTH_GBPS = 1, 4
 SIMULATED_STEPS = 8
+MAX_TURN_US = 20_000
 
 
 def start(options, ranks, flags, steps, out, *more):
@@ -99,17 +97,12 @@ class Simulation:
         self.kernels = folder / "kernel_times.json"
         self.kernels.write_text(json.dumps(kernels))
 
-    def predict(self, ranks, slowness, repeats=1):
-        network = self.folder / "network.toml"
-        link = [f"{side}_{what}" for side in ("inside", "between")
-                for what in (f"latency_us = {LATENCY_US * slowness}",
-                             f"bandwidth_GBps = {BANDWIDTH_GBPS / slowness}")]
-        network.write_text("\n".join(["ranks_per_host = 1024", *link]) + "\n")
+    def predict(self, ranks, turn_us, repeats=1):
         cores = os.cpu_count()
         result = subprocess.run(
             [str(self.options.program), "simulate", "--json", *self.flags, f"--ranks={ranks}", "--arrival-orders=0",
              "--no-sums", f"--steps={SIMULATED_STEPS}", f"--repeats={repeats}", f"--kernel-times={self.kernels}",
-             f"--network={network}", f"--cores={cores}",
+             f"--cores={cores}", f"--core-turn={turn_us}",
              *([f"--contention={self.contention}"] if cores > 1 else [])],
             capture_output=True, text=True)
         if result.returncode != 0:
@@ -117,15 +110,13 @@ class Simulation:
         return json.loads(result.stdout)["runs"][0]["prediction"]
 
     def fit(self, measured_ms):
-        """The slowness of the link with which that many ranks take so long; steps grow with it."""
-        low, high = math.log(1e-3), math.log(1e3)
-        for _ in range(18):
+        """The turn with which so many ranks take so long; steps grow with it."""
+        low, high = 0.0, MAX_TURN_US
+        for _ in range(12):
             middle = (low + high) / 2
-            if self.predict(self.options.fitted, math.exp(middle))["step_s"]["median"] * 1e3 < measured_ms:
-                low = middle
-            else:
-                high = middle
-        return math.exp((low + high) / 2)
+            predicted = self.predict(self.options.fitted, middle, repeats=3)["step_s"]["median"] * 1e3
+            low, high = (middle, high) if predicted < measured_ms else (low, middle)
+        return (low + high) / 2
 
 
 def compare(options, name, found, folder):
@@ -133,12 +124,12 @@ def compare(options, name, found, folder):
     alone = statistics.median(found["steps"]["1"])
     middle = sorted(range(len(found["kernels"])), key=lambda i: found["steps"]["1"][i])[len(found["kernels"]) // 2]
     simulation = Simulation(options, name, found["kernels"][middle], statistics.median(found["beside"]) / alone, folder)
-    slowness = simulation.fit(statistics.median(found["steps"][str(options.fitted)]))
-    print(f"{name}: contention {simulation.contention:.3f}, link slower by {slowness:.3g} than assumed", flush=True)
+    turn_us = simulation.fit(statistics.median(found["steps"][str(options.fitted)]))
+    print(f"{name}: contention {simulation.contention:.3f}, turn {turn_us / 1e3:.2f} ms", flush=True)
     worst = 0.0
     for ranks in COUNTS:
         steps = found["steps"][str(ranks)]
-        predicted = simulation.predict(ranks, slowness, repeats=5)
+        predicted = simulation.predict(ranks, turn_us, repeats=5)
         step, exposed = predicted["step_s"], predicted["exposed_s"]
         error = step["median"] * 1e3 / statistics.median(steps) - 1
         held_out = ranks not in (1, options.fitted)
@@ -157,7 +148,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--measured", type=pathlib.Path)
     parser.add_argument("--measure-only", action="store_true")
-    parser.add_argument("--fitted", type=int, default=8, choices=COUNTS[1:])
+    parser.add_argument("--fitted", type=int, default=4, choices=COUNTS[1:])
     parser.add_argument("--cases", default="mlp,convnet")
     options = parser.parse_args()
     worst = 0.0

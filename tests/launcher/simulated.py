@@ -95,6 +95,7 @@ class Simulated(ProgramTest):
                              (("--ranks=4", "--kernel-times=holes.toml"), ("holes.toml", "JSON")),
                              (("--ranks=4", "--kernel-times=holes.toml", "--device-rate=H100"), ("--device-rate",)),
                              (("--ranks=4", "--cores=2"), ("--cores", "--kernel-times")),
+                             (("--ranks=4", "--core-turn=2"), ("--core-turn", "--cores")),
                              (("--ranks=4", "--contention=2"), ("--contention", "--cores"))):
             result = self.simulate("--model=mlp", *flags)
             self.assertEqual(result.returncode, 2, (flags, result.stdout, result.stderr))

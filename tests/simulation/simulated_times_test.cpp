@@ -74,6 +74,18 @@ TEST(SimulatedTimes, CoresMoveWhatRanksOfAHostSend) {
       << "what backward does not hide is exposed";
 }
 
+TEST(SimulatedTimes, RanksThatHaveWaitedAreWithoutTheirCoreForATurn) {
+  SimulationRequest request = on_processors(4);
+  request.cluster.device.cores = 2;
+  const double step = step_of(request);
+  request.cluster.device.turn_s = 0.1;
+  EXPECT_GT(step_of(request), step + 0.1);
+  request.cluster.device.cores = 4;
+  const double alone = step_of(request);
+  request.cluster.device.turn_s = 0;
+  EXPECT_EQ(step_of(request), alone) << "no core is shared";
+}
+
 TEST(SimulatedTimes, MeasuredStepsDifferByTheirFactors) {
   SimulationRequest request = on_processors(1);
   const double step = step_of(request);
