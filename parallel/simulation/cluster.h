@@ -41,7 +41,7 @@ struct DeviceModel {
   /// All that cores do takes as many times as long once all of a host's work: they share memory,
   /// caches and clock. Note [Cost model] in cost_model.h.
   double contention = 1;
-  /// A rank that has waited for others, and shares its core, goes on so much later: MPI yields the
+  /// A rank that has waited for others, and shares its core, continues so much later: MPI yields the
   /// core, and the scheduler gives it back after the turn of another rank.
   double turn_s = 0;
 };
