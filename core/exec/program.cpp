@@ -8,6 +8,7 @@
 #include "core/base/parameter_names.h"
 #include "core/exec/roofline.h"
 #include "core/plan/order.h"
+#include "core/profile/kernel_times.h"
 
 namespace lockstep {
 namespace {
@@ -205,6 +206,7 @@ void Program::profile(Profiler* profiler) {
       const auto inputs = graph_.types_of(node.inputs), outputs = graph_.types_of(node.outputs);
       step.work = profiler->declare({.name = std::string(name_of(node.op->kind())),
                                      .path = node.path,
+                                     .kernel = kernel_name(*node.op, inputs, outputs),
                                      .bf16 = computes_in_bf16(inputs),
                                      .cost = node.op->cost(inputs, outputs)});
     }

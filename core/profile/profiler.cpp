@@ -10,6 +10,7 @@ Profiler::Profiler(std::int64_t first_step, std::int64_t steps)
       start_(Clock::now()),
       begin_(start_) {
   events_.reserve(kMaxEvents);
+  step_times_.reserve(kMaxSteps);
 }
 
 int Profiler::declare(ProfiledWork work) {
@@ -62,16 +63,35 @@ void Profiler::end_step() {
 }
 
 void Profiler::begin_step(std::int64_t step) {
+  const auto now = Clock::now();
+  open_step_.seconds = std::chrono::duration<double>(now - step_begin_).count();
+  if (step == number_ + 1 && step_times_.size() < kMaxSteps) step_times_.push_back(open_step_);
+  number_ = step;
+  step_begin_ = now;
+  open_step_ = {};
   step_ = step <= DeviceActivities::kMaxStep ? step : -1;
   tracing_ = step >= first_step_ && step < first_step_ + steps_;
   mark_the_rest();
+}
+
+void Profiler::add_to_step(const ProfiledWork& work, double seconds) {
+  if (!work.kernel.empty()) open_step_.nodes += seconds;
+  if (work.part == ProfilePart::loading || work.part == ProfilePart::copying)
+    open_step_.loading += seconds;
+  if (work.part == ProfilePart::loading) ++open_step_.micro_batches;
+  if (work.part == ProfilePart::sums) {
+    open_step_.sums += seconds;
+    ++open_step_.shards;
+  }
 }
 
 void Profiler::record(int work, Clock::time_point begin, Clock::time_point end) {
   newest_end_ = end;
   Total& total = totals_[std::size_t(work)];
   ++total.runs;
-  total.seconds += std::chrono::duration<double>(end - begin).count();
+  const double seconds = std::chrono::duration<double>(end - begin).count();
+  total.seconds += seconds;
+  add_to_step(works_[std::size_t(work)], seconds);
   if (!tracing_) return;
   if (events_.size() == kMaxEvents) {
     ++dropped_;

@@ -15,11 +15,16 @@ namespace lockstep {
 /// Where work runs: the rows of a trace.
 enum class ProfileStream : std::uint8_t { compute, communication };
 
+/// Parts of a step that Profiler::Step tells apart.
+enum class ProfilePart : std::uint8_t { other, loading, copying, sums };
+
 /// Something that is timed, again and again: a node of a program, a bucket's exchange.
 struct ProfiledWork {
-  std::string name;  ///< the operator: "conv2d"; one line of the table
-  std::string path;  ///< "layer1.0.conv1"
+  std::string name;         ///< the operator: "conv2d"; one line of the table
+  std::string path;         ///< "layer1.0.conv1"
+  std::string kernel = {};  ///< of a node: its kernel_name()
   ProfileStream stream = ProfileStream::compute;
+  ProfilePart part = ProfilePart::other;
   bool bf16 = false;  ///< arithmetic in bf16: another peak
   Cost cost;          ///< of one run
 };
@@ -87,10 +92,22 @@ class Profiler {
   /// Events of the window beyond kMaxEvents; they are in the totals.
   std::int64_t dropped() const { return dropped_; }
 
-  static constexpr std::size_t kMaxEvents = 100000;
+  /// What a step's work is for; of all but nodes as ProfiledWork::part says.
+  struct Step {
+    double seconds = 0;                 ///< by the host's clock, from its begin_step() to the next
+    double nodes = 0;                   ///< of that, within nodes of programs
+    double loading = 0;                 ///< before a micro-batch is there
+    double sums = 0;                    ///< of shards
+    int micro_batches = 0, shards = 0;  ///< shards: ends of all but the last
+  };
+  /// The first kMaxSteps that another one directly followed.
+  const std::vector<Step>& step_times() const { return step_times_; }
+
+  static constexpr std::size_t kMaxEvents = 100000, kMaxSteps = 4096;
 
  private:
   void mark_the_rest();
+  void add_to_step(const ProfiledWork& work, double seconds);
 
   std::int64_t window_begin_, first_step_, steps_;
   Clock::time_point start_, begin_, newest_end_;
@@ -100,6 +117,10 @@ class Profiler {
   std::vector<ProfiledWork> works_;
   std::vector<Total> totals_;
   std::vector<Event> events_;
+  std::vector<Step> step_times_;
+  Clock::time_point step_begin_;
+  Step open_step_;
+  std::int64_t number_ = -2;  // of the step that began at step_begin_
   std::int64_t dropped_ = 0;
   std::unique_ptr<DeviceActivities> device_;
   bool marks_the_rest_ = false;           // has pushed that mark

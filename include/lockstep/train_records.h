@@ -224,6 +224,8 @@ struct ProfileRecord {
   std::vector<ProfileLine> lines;  ///< by operator, the slowest first
   std::vector<ProfileLine> nodes;  ///< by layer and operator: "layer1.0.conv1 conv2d"
   std::string trace;  ///< Chrome's trace format, rows by rank and stream, and stream of the device
+  /// Of rank 0: what `lockstep simulate --kernel-times` reads, JSON.
+  std::string kernel_times;
 };
 
 /// Follows a run's progress, on rank 0, between steps, on the training thread. Derive from it,

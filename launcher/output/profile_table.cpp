@@ -85,6 +85,7 @@ void ProfilePrinter::on_profile(const ProfileRecord& record) {
   for (const std::string& line : profile_table(record.nodes, steps_)) text += line + "\n";
   folder_.write_file("profile.txt", text);
   folder_.write_file("trace.json", record.trace);
+  folder_.write_file("kernel_times.json", record.kernel_times);
 }
 
 }  // namespace lockstep

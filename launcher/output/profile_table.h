@@ -15,8 +15,9 @@ std::vector<std::string> profile_table(const std::vector<ProfileLine>& lines, st
 /// What stands above the table: whose times, the peaks, and what is missing.
 std::vector<std::string> profile_heading(const ProfileRecord& record);
 
-/// Prints the table of operators, and writes profile.txt (operators and layers) and trace.json
-/// (chrome://tracing, ui.perfetto.dev) into the run's folder.
+/// Prints the table of operators, and writes profile.txt (operators and layers), trace.json
+/// (chrome://tracing, ui.perfetto.dev) and kernel_times.json (lockstep simulate) into the run's
+/// folder.
 class ProfilePrinter final : public TrainObserver {
  public:
   ProfilePrinter(Console& console, RunFolder& folder) : console_(console), folder_(folder) {}

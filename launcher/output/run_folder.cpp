@@ -82,8 +82,12 @@ void RunFolder::begin(const ResumeRecord* resumed) {
 
 void RunFolder::remove_results() {
   results_are_old_ = false;
-  for (const char* result :
-       {"summary.json", "model.safetensors", io::kAverageFile, "profile.txt", "trace.json"}) {
+  for (const char* result : {"summary.json",
+                             "model.safetensors",
+                             io::kAverageFile,
+                             "profile.txt",
+                             "trace.json",
+                             "kernel_times.json"}) {
     std::error_code error;
     fs::remove(file(result), error);
     if (error)

@@ -58,6 +58,7 @@ void declare(CLI::App& app, SimulateFlags& flags, RawSimulate& raw) {
       ->type_name("X")
       ->capture_default_str()
       ->check(real_number("--spread", 0, 1));
+  declare_time_flags(app, flags.time);
   app.add_option("--timeline",
                  flags.timeline,
                  "writes the last step on the largest rank count, for ui.perfetto.dev")
@@ -159,6 +160,10 @@ SimulateFlags parse_simulate_flags(const std::vector<std::string>& arguments) {
   if (!flags.help.empty()) return flags;
   if (!raw.ranks.empty()) flags.ranks = parse_counts("--ranks", raw.ranks, 1, kMaxRanks);
   flags.network = open_network(raw.network);
+  resolve_time_flags(flags.time,
+                     says(arguments, {"--device-rate"}),
+                     says(arguments, {"--network"}),
+                     flags.network);
   if (!raw.hosts.empty()) take_hosts(raw.hosts, flags);
   if (flags.ranks.empty())
     throw ConfigError("simulate needs --ranks or --hosts", "--ranks 8,64,1024, or --hosts 128x8");

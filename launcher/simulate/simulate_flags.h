@@ -9,6 +9,7 @@
 #include "launcher/plan/device_rate.h"
 #include "launcher/settings/train_flags.h"
 #include "launcher/simulate/storm_flags.h"
+#include "launcher/simulate/time_flags.h"
 #include "parallel/cost/network.h"
 
 namespace lockstep {
@@ -21,6 +22,7 @@ struct SimulateFlags {
   std::int64_t arrival_orders = 1;  ///< random ones, in addition to that by time
   bool traces_sums = true;
   double spread = 0;
+  TimeFlags time;
   std::string timeline;  ///< a file; empty: none
   StormFlags storm;
   int storm_ranks = 0;  ///< `ranks` have as many samples each as these

@@ -93,7 +93,8 @@ std::string to_text(const SimulateFlags& flags, std::span<const SimulatedRuns> r
       runs.empty() ? 0 : runs.front().steps,
       flags.network.name,
       flags.network.words,
-      format_rate(flags.rate, options.precision));
+      flags.time.times ? "kernels as measured: " + flags.time.file
+                       : format_rate(flags.rate, options.precision));
   add_table(text, runs);
   text += "\n" + growth_line(runs);
   for (const SimulatedRuns& run : runs) {
@@ -112,6 +113,7 @@ std::string to_text(const SimulateFlags& flags, std::span<const SimulatedRuns> r
           run.samples_per_s);
     else
       text += "checks failed\n";
+    if (run.failures.empty()) text += "  predicted: " + to_text(run.prediction) + "\n";
     for (const std::string& failure : run.failures) text += "  FAILED: " + failure + "\n";
   }
   return text;
@@ -129,6 +131,7 @@ std::string to_json(const SimulateFlags& flags,
                     {"step", to_object(run.step)},
                     {"predicted_startup_s", run.startup_s},
                     {"predicted_step_s", run.step_s},
+                    {"prediction", to_object(run.prediction)},
                     {"predicted_samples_per_s", run.samples_per_s},
                     {"min_micro_batches", run.min_micro_batches},
                     {"max_micro_batches", run.max_micro_batches},

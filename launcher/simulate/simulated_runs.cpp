@@ -137,6 +137,7 @@ class Simulator {
     base_.dataset_size = std::max(base_.dataset_size, base_.options.global_batch);
     base_.cluster.device.peaks = peaks_of(flags.rate, base_.options.precision);
     base_.cluster.device.spread = flags.spread;
+    apply(flags.time, base_.cluster.device);
     base_.cluster.network = flags.network;
     base_.cluster.seed = base_.options.seed;
   }
@@ -156,6 +157,7 @@ class Simulator {
     rethrow_common_error(by_time);
     take(request, by_time, runs);
     check(by_time, "by time", runs);
+    if (runs.failures.empty()) predict(request, by_time, runs);
     if (pictured) write_timeline(flags_.timeline, by_time);
     request.pictured_ranks.clear();
     request.cluster.order = RankOrder::random;
@@ -208,8 +210,28 @@ class Simulator {
     runs.tree = result.tree;
   }
 
+  void predict(const SimulationRequest& request,
+               const SimulationResult& by_time,
+               SimulatedRuns& runs) {
+    runs.prediction = predict_times(request, by_time, flags_.time.repeats);
+    if (flags_.time.times && runs.prediction.measured_kernels == 0 &&
+        !flags_.time.times->seconds.empty())
+      throw ConfigError(
+          fmt::format("--kernel-times {}: none of the {} kernels of this training is in it, as {}",
+                      flags_.time.file,
+                      runs.prediction.missing_kernels,
+                      runs.prediction.first_missing),
+          "measure the same model, micro-batch and precision with train --profile --ranks 1");
+    if (!has_one_rank_) one_rank_s_ = step_of_one_rank(request, flags_.time.repeats);
+    has_one_rank_ = true;
+    if (one_rank_s_ && runs.prediction.step_s.median > 0)
+      runs.prediction.efficiency = *one_rank_s_ / (runs.ranks * runs.prediction.step_s.median);
+  }
+
   SimulateFlags& flags_;
   SimulationRequest base_;
+  bool has_one_rank_ = false;
+  std::optional<double> one_rank_s_;
 };
 
 }  // namespace

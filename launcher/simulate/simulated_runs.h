@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/simulate/simulate_flags.h"
+#include "launcher/simulate/time_prediction.h"
 #include "parallel/simulation/simulation.h"
 
 namespace lockstep {
@@ -22,6 +23,7 @@ struct SimulatedRuns {
   std::vector<std::string> failures;  ///< what did not hold, for people; empty: all did
   RankTraffic startup, step;          ///< of a step, the mean
   double startup_s = 0, step_s = 0;   ///< predicted; of the steps after the first the mean
+  TimePrediction prediction;
   double samples_per_s = 0;
   std::int64_t steps = 0;
   std::int64_t min_micro_batches = 0, max_micro_batches = 0;

@@ -10,6 +10,7 @@
 
 #include "core/exec/communicator.h"
 #include "core/exec/roofline.h"
+#include "core/profile/kernel_times.h"
 #include "lockstep/error.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
@@ -143,6 +144,7 @@ ProfileRecord make_profile(RankContext& context, Profiler& profiler, std::int64_
   const double whole = device != nullptr ? profiler.seconds() : seconds_of(tables.operators);
   record.lines = finish(tables.operators, steps, whole);
   record.nodes = finish(tables.nodes, steps, whole);
+  record.kernel_times = to_json(kernel_times_of(profiler, record.peaks));
   const std::string events = trace_events(profiler, communicator.rank());
   record.trace = fmt::format("[\n{}\n]\n", fmt::join(gather_strings(communicator, events), ",\n"));
   return record;

@@ -236,8 +236,8 @@ void ReplicaState::check_labels(const data::LoadedBatch& loaded) const {
 void ReplicaState::declare_profile() {
   constexpr std::int64_t kWarmUpSteps = 2, kTracedSteps = 8;
   profiler = std::make_unique<Profiler>(kWarmUpSteps, kTracedSteps);
-  const auto declare = [&](const char* name) {
-    return profiler->declare({.name = name, .path = "", .cost = {}});
+  const auto declare = [&](const char* name, ProfilePart part = ProfilePart::other) {
+    return profiler->declare({.name = name, .path = "", .part = part, .cost = {}});
   };
   const auto declare_exchange = [&](std::string path) {
     return profiler->declare({.name = "exchange",
@@ -245,8 +245,13 @@ void ReplicaState::declare_profile() {
                               .stream = ProfileStream::communication,
                               .cost = {}});
   };
-  probes_.data = declare("wait_for_data");
-  probes_.copy = declare("copy_input");
+  probes_.data = declare("wait_for_data", ProfilePart::loading);
+  probes_.copy = declare("copy_input", ProfilePart::copying);
+  probes_.sums = profiler->declare(
+      {.name = "sum_shards",
+       .path = "",
+       .part = ProfilePart::sums,
+       .cost = {.bytes = 3.0 * sizeof(float) * double(programs.compiled().space().elems)}});
   probes_.wait = declare("wait_for_exchange");
   probes_.moving = declare_exchange("");  // of several buckets at once
   probes_.optimizer = declare("optimizer");

@@ -169,7 +169,7 @@ class ReplicaState {
   /// Indices that the profiler and the range marker have for work other than operators.
   struct Probes {
     RangeMarker* ranges = nullptr;  // null: no tool is attached
-    int data = -1, copy = -1, wait = -1, moving = -1, optimizer = -1;
+    int data = -1, copy = -1, sums = -1, wait = -1, moving = -1, optimizer = -1;
     std::vector<int> bucket_work, bucket_names;        // [buckets]: profiler's, marker's
     std::vector<Profiler::Clock::time_point> started;  // [buckets]
     std::vector<std::uint64_t> open_ranges;  // [buckets], from start to end of an exchange

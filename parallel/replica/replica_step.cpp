@@ -248,9 +248,11 @@ void ReplicaState::run(Segment& segment, const StepPart& part, bool eagerly) {
     case StepWork::reuse_gradients:
       reuse_gradients(part.first);
       break;
-    case StepWork::sum_shard:
+    case StepWork::sum_shard: {
+      const ProfileScope scope(profiler.get(), probes_.sums);
       sum_shard(segment);
       break;
+    }
     case StepWork::finish_buckets:
       if (segment.adds_norms) end_shard(*segment.shard, *segment.schedule);
       finish_buckets();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/simulation/cluster.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -20,7 +21,15 @@ Cluster::Cluster(const ClusterOptions& options)
       links_(options.network, options.ranks),
       traffic_(std::size_t(options.ranks)),
       memories_(options.traces_sums ? std::size_t(options.ranks) : 0),
-      devices_(std::size_t(options.ranks)) {}
+      devices_(std::size_t(options.ranks)) {
+  const int cores = options.device.cores;
+  if (options.device.gpu || cores == 0) return;
+  cores_.assign(std::size_t(links_.hosts()), std::vector<double>(std::size_t(cores), 0.0));
+  const int crowd = std::min(options.ranks, options.network.ranks_per_host);
+  const double shared = cores > 1 ? std::min(1.0, (crowd - 1.0) / (cores - 1.0)) : 0;
+  are_shared_ = crowd > cores;
+  slowness_ = 1 + (options.device.contention - 1) * shared;
+}
 
 Cluster::~Cluster() {
   if (host_memory_ != nullptr) munmap(host_memory_, kHostMemory);
@@ -40,6 +49,25 @@ std::byte* Cluster::host_memory(std::size_t bytes) {
     throw OutOfMemory(fmt::format("simulation: a micro-batch of {} bytes", bytes),
                       "use a smaller `micro_batch`");
   return host_memory_;
+}
+
+double Cluster::use_core(double seconds) {
+  if (cores_.empty()) {
+    const double begin = scheduler_.now();
+    scheduler_.advance(seconds);
+    return begin;
+  }
+  scheduler_.yield();
+  std::vector<double>& cores = cores_[std::size_t(links_.host_of(scheduler_.rank()))];
+  double& free = *std::ranges::min_element(cores);
+  const double begin = std::max(free, scheduler_.now());
+  free = begin + seconds * slowness_;
+  scheduler_.advance_to(free);
+  return begin;
+}
+
+void Cluster::wait_for_turn() {
+  if (are_shared_) scheduler_.advance(options_.device.turn_s);
 }
 
 void Cluster::check_sum(std::int64_t step, const float* gradients, std::int64_t elems) {

@@ -7,11 +7,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/exec/communicator.h"
+#include "core/profile/kernel_times.h"
 #include "parallel/simulation/link_times.h"
 #include "parallel/simulation/rank_scheduler.h"
 #include "parallel/simulation/sum_trace.h"
@@ -30,6 +32,18 @@ struct DeviceModel {
   /// distribution by rank and step, so that their mean stays.
   double spread = 0;
   bool gpu = true;  ///< otherwise the ranks compute and exchange as on processors
+  /// Measured; null: what `peaks` allow. Has `peaks`, `launch_s` and `gpu` too, which are set from
+  /// it; steps differ by its factors where `spread` is 0.
+  std::shared_ptr<const KernelTimes> times = {};
+  /// Cores of a host, which its ranks share, taking turns; they also move what ranks of a host
+  /// send each other. 0: each rank has one of its own. With `gpu` of no meaning.
+  int cores = 0;
+  /// All that cores do takes as many times as long once all of a host's work: they share memory,
+  /// caches and clock. Note [Cost model] in cost_model.h.
+  double contention = 1;
+  /// A rank that has waited for others, and shares its core, continues so much later: MPI yields
+  /// the core, and the scheduler gives it back after the turn of another rank.
+  double turn_s = 0;
 };
 
 /// What a rank was busy with, for an image.
@@ -53,6 +67,18 @@ struct ClusterOptions {
 };
 
 class SimulatedDevice;
+
+/// The end of a step on rank 0.
+struct StepEnd {
+  double time = 0;
+  double exposed = 0;  ///< seconds since the start in which it waited for the exchange
+};
+
+/// Names of kernels that ran: measured ones, and those that are taken to need what
+/// DeviceModel::peaks allow.
+struct KernelMatches {
+  std::set<std::string> measured, missing;
+};
 
 /// All that simulated ranks have in common: whose turn it is, the links, what each has sent.
 class Cluster {
@@ -93,9 +119,17 @@ class Cluster {
   /// What the communicators of all ranks have in common, of two kinds; theirs.
   std::shared_ptr<void>& shared_by_communicators(std::size_t kind) { return shared_[kind]; }
 
-  /// Rank 0 has updated its weights in step `step` (from 0) at `time`; the last update counts.
-  void end_step(std::int64_t step, double time) { step_ends_[step] = time; }
-  const std::map<std::int64_t, double>& step_ends() const { return step_ends_; }
+  /// Rank 0 has updated its weights in step `step` (from 0); the last update counts.
+  void end_step(std::int64_t step, const StepEnd& end) { step_ends_[step] = end; }
+  const std::map<std::int64_t, StepEnd>& step_ends() const { return step_ends_; }
+
+  /// The rank that runs has work of `seconds` for a core, by itself: waits for its turn, and
+  /// returns when it began. Ranks take turns kernel by kernel, in the order of their clocks.
+  double use_core(double seconds);
+  /// Of the rank that runs, which has waited for others: until it has a core again.
+  void wait_for_turn();
+  /// Of kernels that ran.
+  KernelMatches& matches() { return matches_; }
 
   /// From now on what rank `rank` is busy with is kept.
   void keep_spans(int rank) { spans_[rank]; }
@@ -115,7 +149,11 @@ class Cluster {
   Expression first_sum_ = kUnknown;
   std::int64_t checked_elems_ = 0, wrong_sum_count_ = 0;
   std::vector<std::string> wrong_sums_;
-  std::map<std::int64_t, double> step_ends_;
+  std::map<std::int64_t, StepEnd> step_ends_;
+  std::vector<std::vector<double>> cores_;  // by host: free from
+  double slowness_ = 1;                     // of cores
+  bool are_shared_ = false;                 // cores
+  KernelMatches matches_;
   std::map<int, std::vector<Span>> spans_;
 };
 

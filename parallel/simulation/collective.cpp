@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "core/exec/dry_backend.h"
 #include "lockstep/error.h"
@@ -30,6 +31,20 @@ void make_parts(Cluster& cluster, const Members& members, Collective& c) {
     const auto part = make_members(cluster.links(), std::move(ranks));
     for (; begin < end; ++begin) c.parts[std::size_t(order[begin])] = part;
   }
+}
+
+/// What members send to ranks of their host is left to their cores: the seconds that each of those
+/// works for it.
+double take_from_links(const LinkTimes& links, double rounds, std::vector<MemberBytes>& sent) {
+  const Link& inside = links.network().inside;
+  double bytes = 0;
+  bool crosses = false;
+  for (MemberBytes& member : sent) {
+    bytes += std::exchange(member.inside, 0) / double(sent.size());
+    crosses |= member.between > 0;
+  }
+  if (crosses || sent.size() == 1) return bytes / inside.bytes_per_s;
+  return rounds * inside.latency_s + bytes / inside.bytes_per_s;
 }
 
 /// Copies what blocks hold, after all of it was read, as it may be sent from where it comes to.
@@ -108,7 +123,13 @@ void complete(Cluster& cluster, const Members& members, Collective& c) {
       c.kind == CollectiveKind::all_to_all || c.kind == CollectiveKind::gather_blocks
           ? std::min(double(members.size() - 1), kMaxRounds)
           : double(message_count(c.kind, members.size()));
-  c.end = cluster.links().move(c.begin, rounds, c.sent);
+  const DeviceModel& device = cluster.options().device;
+  const bool by_cores = !device.gpu && device.cores > 0;
+  if (by_cores) c.core_s = take_from_links(cluster.links(), rounds, c.sent);
+  const bool is_moved = by_cores && std::ranges::none_of(c.sent, [](const MemberBytes& member) {
+                          return member.between > 0;
+                        });
+  c.end = is_moved ? c.begin : cluster.links().move(c.begin, rounds, c.sent);
   if (c.kind == CollectiveKind::split) make_parts(cluster, members, c);
   if (!c.blocks.empty()) trace(cluster, members, c);
   cluster.scheduler().note_progress();

@@ -24,6 +24,7 @@ struct Collective {
   int arrived = 0;
   bool complete = false;
   double begin = 0, end = 0;
+  double core_s = 0;  ///< of a core, for each member, where cores move what is sent
   std::vector<MemberBytes> sent;
   std::vector<std::byte> data;            ///< of host memory
   std::vector<std::uint64_t> maxima;      ///< of all_reduce_max

@@ -266,9 +266,18 @@ class SimulatedCommunicator final : public Communicator {
   /// Waits for the members, and for the collective's end: on the host, or in the stream in use.
   /// False: it never will.
   bool finish(const std::shared_ptr<Collective>& collective, const void* memory) {
+    const double from = cluster_.scheduler().now();
     if (!wait_for_members(*collective)) return false;
     finish_at_end(*collective, memory);
+    move_by_core(*collective, from);
     return true;
+  }
+  /// This member's part of what cores do for the collective, which it has waited for since `from`.
+  void move_by_core(const Collective& c, double from) {
+    if (cluster_.options().device.gpu) return;
+    if (cluster_.device().has_waited()) cluster_.wait_for_turn();
+    cluster_.use_core(c.core_s);
+    cluster_.device().add_exposed(cluster_.scheduler().now() - from);
   }
   bool wait_for_members(Collective& c) {
     while (!c.complete) {
@@ -313,13 +322,14 @@ class SimulatedCommunicator::Request final : public CommRequest {
   bool test() override {
     if (done_) return true;
     RankScheduler& scheduler = cluster_.scheduler();
-    scheduler.advance(kTest);
+    cluster_.device().poll();
     scheduler.yield();
     // Ranks that ask again and again would hide that all wait for ever.
     if (!collective_->complete && scheduler.polls_in_vain()) owner_.wait_for_members(*collective_);
     if (!collective_->complete) return false;
     if (collective_->end > scheduler.now() && cluster_.options().order == RankOrder::by_time)
       return false;
+    owner_.move_by_core(*collective_, scheduler.now());
     take();
     return true;
   }
@@ -329,8 +339,6 @@ class SimulatedCommunicator::Request final : public CommRequest {
   }
 
  private:
-  static constexpr double kTest = 2e-7;
-
   void take() {
     done_ = true;
     for (const CommBlock& block : blocks_)

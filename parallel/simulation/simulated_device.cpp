@@ -51,14 +51,28 @@ class SimulatedEvent final : public DeviceEvent {
   RankScheduler& scheduler_;
 };
 
+/// What a kernel takes, and whether that was measured.
+struct KernelTime {
+  double seconds = 0;
+  std::string name;  ///< empty: there is no table of measured ones
+  bool measured = false;
+};
+
+KernelTime time_of(const DeviceModel& model, const KernelSpec& spec) {
+  const double least = min_seconds(
+      spec.op.cost(spec.inputs, spec.outputs), computes_in_bf16(spec.inputs), model.peaks);
+  if (!model.times) return {least, {}, false};
+  const std::string name = kernel_name(spec.op, spec.inputs, spec.outputs);
+  const auto measured = model.times->seconds.find(name);
+  if (measured == model.times->seconds.end()) return {least + model.times->kernel_s, name, false};
+  return {measured->second, name, true};
+}
+
 /// One for all ranks of a cluster: they share programs, whose memory has the same addresses.
 class SimulatedKernel final : public Kernel {
  public:
   SimulatedKernel(Cluster& cluster, const KernelSpec& spec)
-      : cluster_(cluster),
-        seconds_(min_seconds(spec.op.cost(spec.inputs, spec.outputs),
-                             computes_in_bf16(spec.inputs),
-                             cluster.options().device.peaks)) {
+      : cluster_(cluster), time_(time_of(cluster.options().device, spec)) {
     for (std::size_t i = 0; i < spec.outputs.size(); ++i)
       if (spec.output_accumulates[i]) gradients_.push_back({i, nullptr, spec.outputs[i].elems()});
   }
@@ -73,7 +87,12 @@ class SimulatedKernel final : public Kernel {
 
   void run(const RunState& state) override {
     SimulatedDevice& device = cluster_.device();
-    device.run_kernel(seconds_, state.step);
+    device.run_kernel(time_.seconds, state);
+    if (!time_.name.empty()) {
+      KernelMatches& matches = cluster_.matches();
+      (time_.measured ? matches.measured : matches.missing).insert(time_.name);
+      time_.name.clear();
+    }
     TracedMemory* const traced = cluster_.memory(cluster_.scheduler().rank());
     // Optimizers that orthogonalize write directions where gradients lay.
     if (traced == nullptr || device.is_updating()) return;
@@ -89,7 +108,7 @@ class SimulatedKernel final : public Kernel {
     std::int64_t elems;
   };
   Cluster& cluster_;
-  double seconds_;
+  KernelTime time_;
   std::vector<Gradient> gradients_;
 };
 
@@ -130,6 +149,8 @@ double SimulatedDevice::stream_time() const {
 }
 
 void SimulatedDevice::set_stream_time(double time) {
+  if (model_.gpu && stream_ == DeviceStream::compute)
+    add_exposed(std::max(0.0, time - stream_time()));
   time_of(stream_) = time;
   if (!model_.gpu) cluster_.scheduler().advance_to(time);
 }
@@ -139,19 +160,48 @@ void SimulatedDevice::work(DeviceStream stream, double seconds, const char* name
   scheduler.note_progress();
   scheduler.advance(model_.launch_s);
   double& time = time_of(stream);
-  const double begin = std::max(time, scheduler.now());
-  time = begin + seconds;
-  if (!model_.gpu) scheduler.advance_to(time);
+  double begin = std::max(time, scheduler.now());
+  if (model_.gpu) {
+    time = begin + seconds;
+  } else {
+    scheduler.advance_to(begin);
+    begin = cluster_.use_core(seconds);
+    time = scheduler.now();
+  }
+  worked_until_ = scheduler.now();
   cluster_.add_span(rank_, {track_of(stream), begin, time, name});
 }
 
-void SimulatedDevice::run_kernel(double seconds, std::uint64_t step) {
-  if (model_.spread > 0 && step != step_) {
-    step_ = step;
-    const RandomBlock words =
-        philox(random_key(cluster_.options().seed, "spread of steps"), step, std::uint64_t(rank_));
+void SimulatedDevice::poll() {
+  RankScheduler& scheduler = cluster_.scheduler();
+  const double seconds = std::max(kPoll, kPollShare * (scheduler.now() - worked_until_));
+  scheduler.advance(seconds);
+  if (!model_.gpu) add_exposed(seconds);
+}
+
+bool SimulatedDevice::has_waited() const {
+  return cluster_.scheduler().now() - worked_until_ > 2 * kPoll;
+}
+
+void SimulatedDevice::begin_step(std::uint64_t step) {
+  step_ = step;
+  micro_batch_ = kNone;
+  const RandomBlock words =
+      philox(random_key(cluster_.options().seed, "spread of steps"), step, std::uint64_t(rank_));
+  if (model_.spread > 0) {
     const double z = normal_of(words[0], words[1]);
     factor_ = std::exp(model_.spread * z - model_.spread * model_.spread / 2);
+  } else if (model_.times) {
+    factor_ = model_.times->factor_at(uniform01(words[0]));
+  }
+}
+
+void SimulatedDevice::run_kernel(double seconds, const RunState& state) {
+  if (state.step != step_) begin_step(state.step);
+  if (model_.times && state.first_sample != micro_batch_) {
+    micro_batch_ = state.first_sample;
+    if (model_.times->micro_batch_s > 0)
+      work(DeviceStream::compute, model_.times->micro_batch_s, "data");
   }
   work(DeviceStream::compute, seconds * factor_, name_of(position_.read().phase).data());
 }
@@ -206,7 +256,9 @@ void SimulatedDevice::record(DeviceEvent& event) {
 
 void SimulatedDevice::wait_for(const DeviceEvent& event) {
   double& time = time_of(stream_);
-  time = std::max(time, static_cast<const SimulatedEvent&>(event).time);
+  const double at = static_cast<const SimulatedEvent&>(event).time;
+  if (stream_ == DeviceStream::compute) add_exposed(std::max(0.0, at - stream_time()));
+  time = std::max(time, at);
 }
 
 DeviceStream SimulatedDevice::use_stream(DeviceStream stream) {
@@ -214,12 +266,12 @@ DeviceStream SimulatedDevice::use_stream(DeviceStream stream) {
 }
 
 void SimulatedDevice::add(float* out, const float* a, const float* b, std::int64_t elems) {
-  move_bytes(3 * kFloat * double(elems), "add");
+  work(stream_, 3 * kFloat * double(elems) / sum_bytes_per_s(), "add");
   if (TracedMemory* const traced = cluster_.memory(rank_)) traced->add(out, a, b, elems);
 }
 
 void SimulatedDevice::sum_tree(std::span<const TreeTerm> terms, float* result, std::int64_t elems) {
-  move_bytes(kFloat * double(elems) * double(terms.size() + 1), "sum");
+  work(stream_, kFloat * double(elems) * double(terms.size() + 1) / sum_bytes_per_s(), "sum");
   if (TracedMemory* const traced = cluster_.memory(rank_)) traced->sum_tree(terms, result, elems);
 }
 
@@ -228,8 +280,13 @@ void SimulatedDevice::optimizer_update(const OptimizerUpdate& update,
   double elems = 0;
   for (const FlatRange& range : ranges) elems += double(range.elems);
   const auto states = double(std::ranges::count_if(update.state, [](float* s) { return s; }));
-  move_bytes(kFloat * elems * (3 + 2 * states), "optimizer");
-  if (rank_ == 0) cluster_.end_step(std::int64_t(update.step), time_of(stream_));
+  if (!model_.times || model_.times->step_s == 0) {
+    move_bytes(kFloat * elems * (3 + 2 * states), "optimizer");
+  } else if (update.step != updated_step_) {
+    updated_step_ = update.step;
+    work(stream_, model_.times->step_s, "optimizer");
+  }
+  if (rank_ == 0) cluster_.end_step(std::int64_t(update.step), {time_of(stream_), exposed_});
   for (const FlatRange& range : ranges)
     cluster_.check_sum(std::int64_t(update.step), update.grads + range.offset, range.elems);
 }

@@ -13,8 +13,9 @@ namespace lockstep::simulation {
 
 /// The device of one simulated rank: no memory and no arithmetic, but a time for each stream. What
 /// is asked of a stream begins when the host asks and what the stream had before is done, and takes
-/// the least that DeviceModel::peaks allow (min_seconds()); an event is the time of a stream. Where
-/// the cluster traces sums, what the functions would add is traced.
+/// what was measured (DeviceModel::times) or the least that DeviceModel::peaks allow
+/// (min_seconds()); an event is the time of a stream. Where the cluster traces sums, what the
+/// functions would add is traced.
 class SimulatedDevice final : public DryBackend {
  public:
   SimulatedDevice(Cluster& cluster, int rank, const Position& position);
@@ -50,13 +51,26 @@ class SimulatedDevice final : public DryBackend {
   /// Work of `seconds` on `stream`, which the host hands over. `name` is for images.
   void work(DeviceStream stream, double seconds, const char* name);
   bool is_updating() const { return position_.read().phase == Phase::optimizer; }
-  /// A kernel of a program in step `step`.
-  void run_kernel(double seconds, std::uint64_t step);
+  /// A kernel of a program.
+  void run_kernel(double seconds, const RunState& state);
+  /// The host asks once whether something is there. Whoever does nothing else asks the more rarely
+  /// the longer it has waited, so that what comes is seen at most kPollShare of the wait late.
+  void poll();
+  /// Since its last work the host has done nothing for longer than it takes to ask once.
+  bool has_waited() const;
+  /// Since the start, waited for what other ranks send.
+  double exposed() const { return exposed_; }
+  void add_exposed(double seconds) { exposed_ += seconds; }
 
  private:
   double& time_of(DeviceStream stream) { return streams_[std::size_t(stream)]; }
   void move_bytes(double bytes, const char* name) {
     work(stream_, bytes / model_.peaks.bytes, name);
+  }
+
+  double sum_bytes_per_s() const {
+    return model_.times && model_.times->sum_bytes_per_s > 0 ? model_.times->sum_bytes_per_s
+                                                             : model_.peaks.bytes;
   }
 
   Cluster& cluster_;
@@ -65,8 +79,16 @@ class SimulatedDevice final : public DryBackend {
   const DeviceModel& model_;
   std::array<double, 5> streams_{};
   DeviceStream stream_ = DeviceStream::compute;
-  std::uint64_t step_ = ~std::uint64_t{0};  // of `factor_`
+  void begin_step(std::uint64_t step);
+
+  static constexpr double kPoll = 2e-7, kPollShare = 0.02;
+  double worked_until_ = 0;  // of the host
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  std::uint64_t step_ = kNone;  // of `factor_`
   double factor_ = 1;
+  std::uint64_t micro_batch_ = kNone;  // its first sample
+  std::uint64_t updated_step_ = kNone;
+  double exposed_ = 0;
 };
 
 }  // namespace lockstep::simulation

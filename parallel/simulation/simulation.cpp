@@ -155,6 +155,7 @@ void train(Cluster& cluster,
   options.accepted = [&](bool) {
     result.startup[std::size_t(rank)] = cluster.traffic(rank);
     result.startup_s = std::max(result.startup_s, cluster.scheduler().now());
+    if (rank == 0) result.startup_exposed_s = cluster.device().exposed();
   };
   if (request.change_options) request.change_options(rank, options);
   Trainer trainer(context, request.model, request.loss, options);
@@ -203,11 +204,12 @@ SimulationResult simulate(const SimulationRequest& request) {
   });
   contexts.clear();
   for (int r = 0; r < ranks; ++r) result.all.push_back(cluster.traffic(r));
-  double before = result.startup_s;
+  StepEnd before{result.startup_s, result.startup_exposed_s};
   for (const auto& [step, end] : cluster.step_ends()) {
-    result.steps.push_back({before, end});
+    result.steps.push_back({before.time, end.time, end.exposed - before.exposed});
     before = end;
   }
+  result.kernels = cluster.matches();
   result.loads = samples->loads();
   if (programs.programs) {
     result.parameter_elems = programs.programs->space().elems;

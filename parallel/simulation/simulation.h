@@ -49,6 +49,7 @@ struct SimulationRequest {
 /// From the end of rank 0's update in the step before to that in this one.
 struct SimulatedStep {
   double begin = 0, end = 0;
+  double exposed = 0;  ///< of that, rank 0 waited for what others sent
 };
 
 struct SimulationResult {
@@ -56,7 +57,8 @@ struct SimulationResult {
   std::vector<Traffic> startup;  ///< by rank, before the first step
   std::vector<Traffic> all;      ///< by rank
   std::vector<SimulatedStep> steps;
-  double startup_s = 0;  ///< simulated, to the first step
+  double startup_s = 0;          ///< simulated, to the first step
+  double startup_exposed_s = 0;  ///< of that, rank 0 waited for others
   /// Samples by how often they were loaded, of each epoch that was begun.
   std::map<std::uint64_t, std::map<int, std::int64_t>> loads;
   std::int64_t min_micro_batches = 0, max_micro_batches = 0;  ///< of a rank, in a whole step
@@ -68,6 +70,7 @@ struct SimulationResult {
   /// not followed.
   Expression tree = kUnknown;
   std::int64_t parameter_elems = 0;  ///< of the flat space
+  KernelMatches kernels;             ///< with DeviceModel::times
   double wall_s = 0;
   std::uint64_t peak_bytes = 0;  ///< of this process
   std::map<int, std::vector<Span>> spans;

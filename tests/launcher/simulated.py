@@ -54,6 +54,31 @@ class Simulated(ProgramTest):
         self.assertGreater(slow["predicted_step_s"], fast["predicted_step_s"])
         self.assertEqual(slow["step"]["bytes"], fast["step"]["bytes"])
 
+    def test_measured_kernels(self):
+        """A run's kernels are those of the simulation; ranks that share a core take turns."""
+        flags = (*SMALL, "--data=synthetic:28x28x1:10", "--steps=12")
+        trained = self.run_command([self.program, "train", *flags, "--ranks=1", "--workers=0", "--profile", "--out=run"])
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        result = self.simulate("--json", *flags, "--ranks=1,4", "--kernel-times=run", "--cores=1", "--arrival-orders=0")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        one, four = (run["prediction"] for run in json.loads(result.stdout)["runs"])
+        self.assertEqual((one["missing_kernels"], four["missing_kernels"]), (0, 0))
+        self.assertGreater(one["measured_kernels"], 3)
+        for prediction in (one, four):
+            step = prediction["step_s"]
+            self.assertTrue(0 < step["low"] <= step["median"] <= step["high"], step)
+        self.assertGreater(four["step_s"]["median"], 0.8 * one["step_s"]["median"])  # the same core does all
+        self.assertLess(four["efficiency"], 0.4)
+        other = self.simulate("--model=convnet", "--ranks=2", "--kernel-times=run")
+        self.assertEqual(other.returncode, 2, other.stdout + other.stderr)
+        self.assertIn("none of the", other.stderr)
+
+    def test_an_interval_of_steps_that_differ(self):
+        step = self.simulated("--ranks=4", "--no-sums", "--spread=0.2", "--arrival-orders=0")[0]["prediction"]["step_s"]
+        self.assertTrue(step["low"] < step["median"] < step["high"], step)
+        step = self.simulated("--ranks=4", "--no-sums", "--arrival-orders=0")[0]["prediction"]["step_s"]
+        self.assertLess(step["high"] - step["low"], 0.01 * step["median"])
+
     def test_bad_input(self):
         (self.folder / "holes.toml").write_text("ranks_per_host = 8\ninside_latency_us = 2\n")
         for flags, words in ((("--hosts=3x",), ("--hosts", "128x8", "3x")),
@@ -65,7 +90,13 @@ class Simulated(ProgramTest):
                              (("--ranks=4", "--shards=2"), ("shards",)),
                              (("--ranks=4", "--network=holes.toml"), ("holes.toml",)),
                              (("--ranks=4", "--micro-batch=auto"), ("--micro-batch",)),
-                             (("--ranks=4", "--spread=-1"), ("--spread",))):
+                             (("--ranks=4", "--spread=-1"), ("--spread",)),
+                             (("--ranks=4", "--kernel-times=none.json"), ("none.json", "--profile")),
+                             (("--ranks=4", "--kernel-times=holes.toml"), ("holes.toml", "JSON")),
+                             (("--ranks=4", "--kernel-times=holes.toml", "--device-rate=H100"), ("--device-rate",)),
+                             (("--ranks=4", "--cores=2"), ("--cores", "--kernel-times")),
+                             (("--ranks=4", "--core-turn=2"), ("--core-turn", "--cores")),
+                             (("--ranks=4", "--contention=2"), ("--contention", "--cores"))):
             result = self.simulate("--model=mlp", *flags)
             self.assertEqual(result.returncode, 2, (flags, result.stdout, result.stderr))
             for word in words:

@@ -10,13 +10,14 @@
 
 namespace lockstep::simulation {
 
-/// Notes each collective with its size, those of parts as well.
+/// Notes each collective with its size, those of parts as well: "1.0: all-to-all 512" of the first
+/// part of the second part of the whole.
 class NotingCommunicator final : public WrappedCommunicator {
  public:
   /// `notes` outlives it.
   template <typename Inner>
-  NotingCommunicator(Inner&& inner, std::vector<std::string>& notes)
-      : WrappedCommunicator(std::forward<Inner>(inner)), notes_(notes) {}
+  NotingCommunicator(Inner&& inner, std::vector<std::string>& notes, std::string name = "")
+      : WrappedCommunicator(std::forward<Inner>(inner)), notes_(notes), name_(std::move(name)) {}
 
   void barrier() override { note("barrier", 0), WrappedCommunicator::barrier(); }
   void broadcast(void* data, std::size_t bytes, int root) override {
@@ -48,12 +49,15 @@ class NotingCommunicator final : public WrappedCommunicator {
   }
   std::unique_ptr<Communicator> split(int color, int key) override {
     note("split", 0);
-    return std::make_unique<NotingCommunicator>(WrappedCommunicator::split(color, key), notes_);
+    return std::make_unique<NotingCommunicator>(
+        WrappedCommunicator::split(color, key),
+        notes_,
+        name_ + (name_.empty() ? "" : ".") + std::to_string(parts_++));
   }
 
  private:
   void note(const std::string& what, std::size_t size) {
-    notes_.push_back(what + " " + std::to_string(size));
+    notes_.push_back(name_ + ": " + what + " " + std::to_string(size));
   }
   static std::size_t sum(std::span<const CommBlock> blocks) {
     std::size_t elems = 0;
@@ -62,6 +66,8 @@ class NotingCommunicator final : public WrappedCommunicator {
   }
 
   std::vector<std::string>& notes_;
+  const std::string name_;
+  int parts_ = 0;
 };
 
 }  // namespace lockstep::simulation
