@@ -186,9 +186,13 @@ class Storm {
     note_restart();
     begins_.push_back(now_);
     SaveTimer timer(r_.every_steps, r_.every_seconds, clock_of(now_));
+    double saved_at = now_;
     const double stall_s = r_.checkpoint_bytes / r_.ranks / r_.copy_bytes_per_s;
     while (now_ < r_.seconds) {
       finish_write(now_);
+      const std::int64_t quiet = quiet_steps(saved_at);
+      done_ += quiet;
+      now_ += double(quiet) * r_.step_s * factor(now_);
       double end = now_ + r_.step_s * factor(now_);
       while (const PlantedFault* fault = coming(end)) {
         const double at = fault->at;
@@ -207,12 +211,31 @@ class Storm {
       if (!timer.due(done_, clock_of(now_)) || write_) continue;
       now_ += stall_s;
       timer.taken(clock_of(now_));
+      saved_at = now_;
       const StormStorage::Transfer written = storage_.move(now_, r_.checkpoint_bytes);
       note_storage(written, fmt::format("the save of step {}", done_));
       write_ = {.step = done_, .end = written.end, .fails = written.failed_by.has_value()};
     }
     trained_.push_back({begins_.back(), now_});
     return std::nullopt;
+  }
+
+  /// Steps in which nothing else can happen: each is too short to look at.
+  std::int64_t quiet_steps(double saved_at) const {
+    if (first_waiting_ < result_.faults.size()) return 0;
+    double until = r_.seconds;
+    if (next_ < halting_.size()) until = std::min(until, halting_[next_].at);
+    for (const PlantedFault& fault : slow_)
+      for (const double change : {fault.at, fault.end()})
+        if (change > now_) until = std::min(until, change);
+    if (write_)
+      until = std::min(until, write_->end);
+    else if (r_.every_seconds > 0)
+      until = std::min(until, saved_at + r_.every_seconds);
+    double steps = (until - now_) / (r_.step_s * factor(now_)) - 1;
+    if (r_.every_steps > 0)
+      steps = std::min(steps, double(r_.every_steps - done_ % r_.every_steps - 1));
+    return std::int64_t(std::max(steps, 0.0));
   }
 
   std::optional<int> stand_still() {
