@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "launcher/simulate/slow_outcome.h"
 #include "launcher/simulate/storm_storage.h"
 #include "lockstep/error.h"
 #include "parallel/simulation/fault_detection.h"
@@ -327,32 +328,6 @@ class Storm {
     if (transfer.failed_by) add(*transfer.failed_by, what + " fails");
   }
 
-  /// Named while ranks trained, or not.
-  FaultOutcome outcome_of_slow(const PlantedFault& fault) const {
-    FaultOutcome outcome{.fault = fault, .met_in = "training"};
-    outcome.note = fmt::format("steps take x{:g}", fault.factor);
-    const std::vector<int> hit = ranks_hit(fault, r_.ranks, r_.ranks_per_host);
-    for (const auto& [begin, end] : trained_) {
-      const double from = std::max(begin, fault.at), until = std::min(end, fault.end());
-      if (until <= from) continue;
-      const auto found = simulation::detect_slow(r_.ranks,
-                                                 hit,
-                                                 fault.factor,
-                                                 r_.step_s,
-                                                 r_.micro_batches,
-                                                 r_.spread,
-                                                 until - from,
-                                                 r_.seed);
-      if (!found) continue;
-      outcome.named = found->rank;
-      outcome.verdict = "slow";
-      outcome.is_right = std::ranges::binary_search(hit, found->rank);
-      outcome.detected_s = from - fault.at + found->seconds;
-      break;
-    }
-    return outcome;
-  }
-
   void conclude() {
     result_.seconds = r_.seconds;
     result_.kept_steps = trains_ ? done_ : committed_;
@@ -367,7 +342,8 @@ class Storm {
       result_.median_detection_s = seconds[seconds.size() / 2];
       result_.longest_detection_s = seconds.back();
     }
-    for (const PlantedFault& fault : slow_) result_.faults.push_back(outcome_of_slow(fault));
+    for (const PlantedFault& fault : slow_)
+      result_.faults.push_back(outcome_of_slow(r_, fault, trained_));
     for (FaultOutcome& outcome : storage_outcomes_) {
       if (outcome.note.empty()) outcome.note = "nothing was written or read";
       result_.faults.push_back(std::move(outcome));
