@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "launcher/simulate/slow_outcome.h"
 #include "launcher/simulate/storm_storage.h"
 #include "lockstep/error.h"
 #include "parallel/simulation/fault_detection.h"
@@ -186,9 +187,13 @@ class Storm {
     note_restart();
     begins_.push_back(now_);
     SaveTimer timer(r_.every_steps, r_.every_seconds, clock_of(now_));
+    double saved_at = now_;
     const double stall_s = r_.checkpoint_bytes / r_.ranks / r_.copy_bytes_per_s;
     while (now_ < r_.seconds) {
       finish_write(now_);
+      const std::int64_t quiet = quiet_steps(saved_at);
+      done_ += quiet;
+      now_ += double(quiet) * r_.step_s * factor(now_);
       double end = now_ + r_.step_s * factor(now_);
       while (const PlantedFault* fault = coming(end)) {
         const double at = fault->at;
@@ -207,12 +212,31 @@ class Storm {
       if (!timer.due(done_, clock_of(now_)) || write_) continue;
       now_ += stall_s;
       timer.taken(clock_of(now_));
+      saved_at = now_;
       const StormStorage::Transfer written = storage_.move(now_, r_.checkpoint_bytes);
       note_storage(written, fmt::format("the save of step {}", done_));
       write_ = {.step = done_, .end = written.end, .fails = written.failed_by.has_value()};
     }
     trained_.push_back({begins_.back(), now_});
     return std::nullopt;
+  }
+
+  /// Steps in which nothing else can happen: each is too short to look at.
+  std::int64_t quiet_steps(double saved_at) const {
+    if (first_waiting_ < result_.faults.size()) return 0;
+    double until = r_.seconds;
+    if (next_ < halting_.size()) until = std::min(until, halting_[next_].at);
+    for (const PlantedFault& fault : slow_)
+      for (const double change : {fault.at, fault.end()})
+        if (change > now_) until = std::min(until, change);
+    if (write_)
+      until = std::min(until, write_->end);
+    else if (r_.every_seconds > 0)
+      until = std::min(until, saved_at + r_.every_seconds);
+    double steps = (until - now_) / (r_.step_s * factor(now_)) - 1;
+    if (r_.every_steps > 0)
+      steps = std::min(steps, double(r_.every_steps - done_ % r_.every_steps - 1));
+    return std::int64_t(std::max(steps, 0.0));
   }
 
   std::optional<int> stand_still() {
@@ -304,32 +328,6 @@ class Storm {
     if (transfer.failed_by) add(*transfer.failed_by, what + " fails");
   }
 
-  /// Named while ranks trained, or not.
-  FaultOutcome outcome_of_slow(const PlantedFault& fault) const {
-    FaultOutcome outcome{.fault = fault, .met_in = "training"};
-    outcome.note = fmt::format("steps take x{:g}", fault.factor);
-    const std::vector<int> hit = ranks_hit(fault, r_.ranks, r_.ranks_per_host);
-    for (const auto& [begin, end] : trained_) {
-      const double from = std::max(begin, fault.at), until = std::min(end, fault.end());
-      if (until <= from) continue;
-      const auto found = simulation::detect_slow(r_.ranks,
-                                                 hit,
-                                                 fault.factor,
-                                                 r_.step_s,
-                                                 r_.micro_batches,
-                                                 r_.spread,
-                                                 until - from,
-                                                 r_.seed);
-      if (!found) continue;
-      outcome.named = found->rank;
-      outcome.verdict = "slow";
-      outcome.is_right = std::ranges::binary_search(hit, found->rank);
-      outcome.detected_s = from - fault.at + found->seconds;
-      break;
-    }
-    return outcome;
-  }
-
   void conclude() {
     result_.seconds = r_.seconds;
     result_.kept_steps = trains_ ? done_ : committed_;
@@ -344,7 +342,8 @@ class Storm {
       result_.median_detection_s = seconds[seconds.size() / 2];
       result_.longest_detection_s = seconds.back();
     }
-    for (const PlantedFault& fault : slow_) result_.faults.push_back(outcome_of_slow(fault));
+    for (const PlantedFault& fault : slow_)
+      result_.faults.push_back(outcome_of_slow(r_, fault, trained_));
     for (FaultOutcome& outcome : storage_outcomes_) {
       if (outcome.note.empty()) outcome.note = "nothing was written or read";
       result_.faults.push_back(std::move(outcome));

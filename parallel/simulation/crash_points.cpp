@@ -92,7 +92,7 @@ class DyingRank final : public FileProbe {
         fmt::format("{} {}", name_of(operation), path.lexically_relative(request_.folder).string());
     std::strncpy(notes_.where, text.c_str(), sizeof notes_.where - 1);
     dead_ = true;
-    constexpr auto kQuiet = std::chrono::milliseconds(25);
+    constexpr auto kQuiet = std::chrono::milliseconds(10);
     std::int64_t seen = -1;
     while (alone_ && std::exchange(seen, operations_.load()) != operations_.load())
       std::this_thread::sleep_for(kQuiet);
@@ -201,7 +201,9 @@ class NotedSamples final : public data::ForwardingDataset {
 
 class CrashTrial {
  public:
-  explicit CrashTrial(const CrashPointRequest& request) : request_(request) {}
+  explicit CrashTrial(const CrashPointRequest& request) : request_(request) {
+    points_.of_rank.resize(std::size_t(request.run.cluster.ranks));
+  }
 
   CrashPoints run() {
     for (const bool alone : {false, true})
@@ -232,6 +234,7 @@ class CrashTrial {
       return false;
     }
     points_.points += died ? 1 : 0;
+    points_.of_rank[std::size_t(rank)] += died ? 1 : 0;
     check(place, done);
     return died;
   }

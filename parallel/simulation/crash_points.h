@@ -33,7 +33,8 @@ struct CrashPointRequest {
 };
 
 struct CrashPoints {
-  std::int64_t points = 0;  ///< a rank and an operation; each with all ranks and alone
+  std::int64_t points = 0;            ///< a rank and an operation; each with all ranks and alone
+  std::vector<std::int64_t> of_rank;  ///< by rank, of them
   /// After which there was no checkpoint yet, the one before, or the one that was being saved.
   std::int64_t none = 0, before = 0, after = 0;
   std::vector<std::string> failures;  ///< the first few; then it is given up

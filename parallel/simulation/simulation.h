@@ -26,7 +26,8 @@
 /// are loaded, by whom, how often; how each gradient was summed up (SumTrace). Modelled: times.
 /// Collectives in stream order wait on the host until all have come, which NCCL's do not: what ends
 /// here ends there. Not there: threads of loaders, NCCL's and MPI's own algorithms, a rank's start
-/// before Trainer::fit() (Job), the watchdog, and what is written to disk.
+/// before Trainer::fit() (Job), and the watchdog, whose judgement detect() has in a job's hours of
+/// faults. Checkpoints are written where the options name a folder: Note [Crash points].
 namespace lockstep::simulation {
 
 struct SimulationRequest {
@@ -34,8 +35,8 @@ struct SimulationRequest {
   ModelFunction model;
   LossFunction loss;
   data::SampleSpec samples;
-  std::int64_t dataset_size = 0;         ///< samples of an epoch
-  TrainOptions options;                  ///< without folders, as nothing is saved
+  std::int64_t dataset_size = 0;  ///< samples of an epoch
+  TrainOptions options;
   std::vector<int> pictured_ranks = {};  ///< whose last step is kept as spans
 
   // For tests, which plant mistakes; empty: as it is.
