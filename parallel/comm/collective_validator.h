@@ -25,7 +25,8 @@ struct CollectiveCall {
     gather_blocks,
     all_reduce,
     all_reduce_max,
-    split
+    split,
+    gather
   };
   Kind kind = Kind::barrier;
   std::int32_t root = -1;   ///< -1: it has none

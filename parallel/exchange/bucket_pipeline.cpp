@@ -72,13 +72,15 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
                   bytes());
   own_nodes_.resize(std::size_t(plan.size.own_nodes));
   const std::span<ExchangeLevel> levels(levels_);
-  if (plan.by_host.empty()) {
-    way_ = levels.first(1);
-    way_[0].begin(plan.all);
-  } else {
+  int layers = plan.all().layers;
+  if (plan.has_two_levels()) {
     way_ = levels.subspan(1);
-    way_[0].begin(plan.by_host[0]);
-    way_[1].begin(plan.by_host[1]);
+    way_[0].begin(plan.on_host);
+    way_[1].begin(plan.across_hosts());
+    layers = std::max({layers, plan.on_host.layers, plan.across_hosts().layers});
+  } else {
+    way_ = levels.first(1);
+    way_[0].begin(plan.all());
   }
   const bool fast = reduction_ == Reduction::fast;
   stages_ = fast ? 1 : 2 * int(way_.size());
@@ -89,8 +91,6 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   flushes_ = false;
   started_ = 0;
   std::ranges::fill(entered_, 0);
-  int layers = plan.all.layers;
-  for (const LevelPlan& level : plan.by_host) layers = std::max(layers, level.layers);
   for (InFlight& entry : in_flight_) entry.requests.reserve(std::size_t(layers));
 }
 
@@ -189,7 +189,8 @@ void BucketPipeline::start_level(int stage, InFlight& entry, float* receive) {
   if (at < levels) {
     const LevelMemory memory = memory_of(at, entry.bucket, receive);
     way_[at].start_all_to_all(entry.bucket, memory.own, memory.receive, entry.requests);
-  } else if (!entry.bucket.sharded && !plan_->keeps) {  // of which the owner updates its chunk
+  } else if (!entry.bucket.sharded &&
+             !plan_->common->keeps) {  // of which the owner updates its chunk
     entry.requests.push_back(way_[2 * levels - 1 - at].start_all_gather(entry.bucket, kept_));
   }
 }

@@ -2,12 +2,14 @@
 #include "parallel/exchange/gradient_exchange.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <optional>
 
 #include "core/base/check.h"
 #include "core/base/monotonic_clock.h"
+#include "core/base/shared_values.h"
 #include "core/step/fault_injector.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/exchange/bucket_pipeline.h"
@@ -332,7 +334,14 @@ class GradientExchange::State {
   }
 
   ExchangeSize size_of(int shards, int cluster) const {
-    return exchange_size(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
+    static SharedValues<std::array<int, 4>, ExchangeSizes> shared;
+    return shared
+        .get({shards, ranks_, cluster, int(reduction_)},
+             [&] {
+               return std::make_shared<const ExchangeSizes>(
+                   shards, shard_owners(shards, ranks_, cluster), reduction_);
+             })
+        ->of(rank_);
   }
 
   Backend& backend_;

@@ -111,6 +111,17 @@ class SimulatedCommunicator final : public Communicator {
     if (host && bytes > 0) std::memcpy(data, collective->data.data(), bytes);
   }
 
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    // In one message; what a tree forwards is not counted.
+    MemberBytes sent = none();
+    if (member_ != root) (is_near(std::size_t(root)) ? sent.inside : sent.between) = double(bytes);
+    const auto collective = arrive(CollectiveKind::gather, bytes, root, sent, {}, [&](auto& c) {
+      put(c, std::size_t(member_) * bytes, send, bytes, bytes * members());
+    });
+    finish(collective, {});
+    if (member_ == root && bytes > 0) std::memcpy(recv, collective->data.data(), bytes * members());
+  }
+
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     const auto collective =
         arrive(CollectiveKind::all_gather, bytes, -1, to_others(double(bytes)), recv, [&](auto& c) {
