@@ -28,6 +28,9 @@ class WrappedCommunicator : public Communicator {
   void broadcast(void* data, std::size_t bytes, int root) override {
     inner_->broadcast(data, bytes, root);
   }
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    inner_->gather(send, recv, bytes, root);
+  }
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     inner_->all_gather(send, recv, bytes);
   }
@@ -68,6 +71,9 @@ class NotingCommunicator final : public WrappedCommunicator {
   void barrier() override { note("barrier", 0), WrappedCommunicator::barrier(); }
   void broadcast(void* data, std::size_t bytes, int root) override {
     note("broadcast", bytes), WrappedCommunicator::broadcast(data, bytes, root);
+  }
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    note("gather", bytes), WrappedCommunicator::gather(send, recv, bytes, root);
   }
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     note("all-gather", bytes), WrappedCommunicator::all_gather(send, recv, bytes);
