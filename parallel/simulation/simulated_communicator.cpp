@@ -197,8 +197,13 @@ class SimulatedCommunicator final : public Communicator {
                    float* receive,
                    std::span<const CommBlock> from) {
     c.blocks.resize(members());
-    c.blocks[std::size_t(member_)] = {
-        send, receive, {to.begin(), to.end()}, {from.begin(), from.end()}};
+    const auto equal = [](const CommBlock& a, const CommBlock& b) {
+      return a.offset == b.offset && a.elems == b.elems;
+    };
+    auto list = c.blocks[std::size_t(c.first)].from;
+    if (!list || !std::ranges::equal(*list, from, equal))
+      list = std::make_shared<const std::vector<CommBlock>>(from.begin(), from.end());
+    c.blocks[std::size_t(member_)] = {send, receive, {to.begin(), to.end()}, std::move(list)};
   }
 
   /// This member comes to its next collective; the last one completes it.
