@@ -80,18 +80,25 @@ void trace_gather(Cluster& cluster, const Members& members, Collective& c) {
   }
 }
 
-/// No block is sent from where another comes to, so that none is in the way of another.
+/// No block is sent from where another comes to, so that none is in the way of another. What a
+/// member sends to some receivers is read at once, as each other memory is far away.
 void trace_all_to_all(Cluster& cluster, const Members& members, Collective& c) {
-  std::vector<Stretch> sent;
-  for (std::size_t r = 0; r < members.ranks.size(); ++r) {
-    TracedMemory& memory = *cluster.memory(members.ranks[r]);
-    const Collective::Blocks& to = c.blocks[r];
-    for (std::size_t s = 0; s < members.ranks.size(); ++s) {
+  constexpr std::size_t kAtOnce = 256;
+  const std::size_t size = members.ranks.size();
+  std::vector<std::vector<Stretch>> sent(size * std::min(size, kAtOnce));  // by receiver and sender
+  for (std::size_t begin = 0; begin < size; begin += kAtOnce) {
+    const std::size_t end = std::min(size, begin + kAtOnce);
+    for (std::size_t s = 0; s < size; ++s) {
+      const TracedMemory& memory = *cluster.memory(members.ranks[s]);
       const Collective::Blocks& from = c.blocks[s];
-      const CommBlock block = from.to[r];
-      if (block.elems == 0) continue;
-      cluster.memory(members.ranks[s])->read(from.send + block.offset, block.elems, sent);
-      memory.write(to.receive + (*to.from)[s].offset, sent);
+      for (std::size_t r = begin; r < end; ++r)
+        memory.read(from.send + from.to[r].offset, from.to[r].elems, sent[(r - begin) * size + s]);
+    }
+    for (std::size_t r = begin; r < end; ++r) {
+      TracedMemory& memory = *cluster.memory(members.ranks[r]);
+      const Collective::Blocks& to = c.blocks[r];
+      for (std::size_t s = 0; s < size; ++s)
+        memory.write(to.receive + (*to.from)[s].offset, sent[(r - begin) * size + s]);
     }
   }
 }
