@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace lockstep {
 
@@ -72,6 +73,11 @@ class Communicator : public KernelGroup {
 
   virtual void barrier() = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
+  /// On rank `root` recv is [size][bytes], in rank order; on others it may be null. Host memory.
+  virtual void gather(const void* send, void* recv, std::size_t bytes, int root) {
+    std::vector<std::byte> dropped(rank() == root ? 0 : bytes * std::size_t(size()));
+    all_gather(send, rank() == root ? recv : dropped.data(), bytes);
+  }
   /// Variable sizes: rank r contributes bytes[r]; recv is their concatenation.
   virtual void all_gather_v(const void* send, void* recv, std::span<const std::size_t> bytes) = 0;
   /// values[i] = the largest of the ranks' values[i], on every rank. Host memory. What ranks agree

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -16,6 +17,18 @@ std::vector<Record> gather_records(Communicator& communicator, const Record& own
   static_assert(std::is_trivially_copyable_v<Record> && !std::is_same_v<Record, bool>);
   std::vector<Record> all(std::size_t(communicator.size()));
   communicator.all_gather(&own, all.data(), sizeof own);
+  return all;
+}
+
+/// Every rank's record, by rank, on rank 0; empty on the others, whose memory does not grow with
+/// the number of ranks. Collective.
+template <typename Record>
+std::vector<Record> gather_records_on_rank_0(Communicator& communicator,
+                                             std::span<const Record> own) {
+  static_assert(std::is_trivially_copyable_v<Record> && !std::is_same_v<Record, bool>);
+  const auto ranks = std::size_t(communicator.rank() == 0 ? communicator.size() : 0);
+  std::vector<Record> all(ranks * own.size());
+  communicator.gather(own.data(), all.data(), own.size_bytes(), 0);
   return all;
 }
 

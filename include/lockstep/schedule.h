@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -26,6 +28,28 @@ struct ShardRange {
   int first = 0;
   int last = 0;
   bool empty() const { return first >= last; }
+  bool operator==(const ShardRange&) const = default;
+};
+
+/// Ranges that never change, so that copies share them.
+class ShardRanges {
+ public:
+  ShardRanges() = default;
+  ShardRanges(std::vector<ShardRange> ranges)  // NOLINT(google-explicit-constructor)
+      : ranges_(std::make_shared<const std::vector<ShardRange>>(std::move(ranges))) {}
+
+  const ShardRange* begin() const { return ranges_ ? ranges_->data() : nullptr; }
+  const ShardRange* end() const { return begin() + size(); }
+  std::size_t size() const { return ranges_ ? ranges_->size() : 0; }
+  bool empty() const { return size() == 0; }
+  const ShardRange& operator[](std::size_t index) const { return (*ranges_)[index]; }
+  /// Of copies at once.
+  friend bool operator==(const ShardRanges& a, const ShardRanges& b) {
+    return a.ranges_ == b.ranges_ || (a.ranges_ && b.ranges_ && *a.ranges_ == *b.ranges_);
+  }
+
+ private:
+  std::shared_ptr<const std::vector<ShardRange>> ranges_;
 };
 
 /// Which micro-batches of a global batch a rank computes, in which order: Replica::schedule() makes
@@ -38,7 +62,7 @@ struct Schedule {
   int turns = 1;
   /// [turns][ranks]: what each rank computes before each exchange. A shard in no range has no
   /// micro-batch.
-  std::vector<ShardRange> shards_of_rank;
+  ShardRanges shards_of_rank;
   std::vector<ShardWork> work;  ///< of this rank
   /// Where several ranks form a batch-norm group: the micro-batches of the one that has most. The
   /// others compute zero samples in the missing rounds, to join the collectives.
@@ -49,7 +73,7 @@ struct Schedule {
 
   std::span<const ShardRange> owners(int turn) const {
     const std::size_t ranks = shards_of_rank.size() / std::size_t(turns);
-    return std::span(shards_of_rank).subspan(std::size_t(turn) * ranks, ranks);
+    return std::span<const ShardRange>(shards_of_rank).subspan(std::size_t(turn) * ranks, ranks);
   }
 };
 

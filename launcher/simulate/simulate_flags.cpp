@@ -49,8 +49,7 @@ void declare(CLI::App& app, SimulateFlags& flags, RawSimulate& raw) {
       ->check(whole_number("--arrival-orders", 0, 1'000'000));
   app.add_flag("--no-sums",
                raw.no_sums,
-               "does not follow who adds which gradient to which, which takes most of the time and "
-               "memory");
+               "does not follow who adds which gradient to which, which saves time and memory");
   app.add_option("--spread",
                  flags.spread,
                  "how much the steps of a rank differ: the standard deviation of the logarithm of "

@@ -2,8 +2,10 @@
 #include "parallel/batch/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/check.h"
+#include "core/host/shared_values.h"
 
 namespace lockstep {
 namespace {
@@ -58,6 +60,70 @@ void check(const ScheduleSettings& s, int rank) {
   LOCKSTEP_ASSERT(rank >= 0 && rank < s.ranks);
 }
 
+/// Which micro-batches the shards of a step have. Shard s of a slot holds rounds
+/// [first_round(s), first_round(s + 1)); round r of slot j is micro-batch r * k + j, which may not
+/// exist in the last round.
+struct ShardRounds {
+  explicit ShardRounds(const ScheduleSettings& step)
+      : settings(step),
+        micro_batches((step.samples - 1) / step.micro_batch + 1),
+        rounds((micro_batches - 1) / step.cluster + 1),
+        per_slot(std::min<std::int64_t>(step.shards / step.cluster, rounds)) {}
+
+  std::int64_t first_round(std::int64_t shard) const { return boundary(rounds, shard, per_slot); }
+  bool present(int shard) const {
+    return first_round(shard % per_slot) * settings.cluster + shard / per_slot < micro_batches;
+  }
+  ShardWork work_of(int shard) const {
+    ShardWork work{.shard = shard, .micro_batches = {}};
+    const std::int64_t s = shard % per_slot, slot = shard / per_slot;
+    for (std::int64_t round = first_round(s); round < first_round(s + 1); ++round) {
+      const std::int64_t micro_batch = round * settings.cluster + slot;
+      if (micro_batch >= micro_batches) break;
+      const std::int64_t first = micro_batch * settings.micro_batch;
+      work.micro_batches.push_back(
+          {first, std::min(settings.micro_batch, settings.samples - first)});
+    }
+    return work;
+  }
+
+  ScheduleSettings settings;
+  std::int64_t micro_batches, rounds, per_slot;
+};
+
+/// Of a Schedule what does not depend on the rank.
+struct CommonSchedule {
+  explicit CommonSchedule(const ScheduleSettings& settings)
+      : rounds(settings), shards(int(rounds.per_slot) * settings.cluster) {
+    std::vector<ShardRange> ranges = settings.dealt
+                                         ? dealt_shards(shards, settings.ranks, settings.cluster)
+                                         : shard_owners(shards, settings.ranks, settings.cluster);
+    const auto ranks = std::size_t(settings.ranks), k = std::size_t(settings.cluster);
+    turns = int(ranges.size() / ranks);
+    rounds_of_cluster.resize(ranks / k);
+    for (std::size_t turn = 0; turn < ranges.size(); turn += ranks) {
+      int most = 0;
+      for (std::size_t cluster = 0; cluster < rounds_of_cluster.size(); ++cluster) {
+        const ShardRange in_slot_0 = ranges[turn + cluster * k];
+        const auto own =
+            int(rounds.first_round(in_slot_0.last) - rounds.first_round(in_slot_0.first));
+        rounds_of_cluster[cluster] += own;
+        most = std::max(most, own);
+      }
+      most_rounds += most;
+    }
+    for (ShardRange& range : ranges)
+      if (!range.empty() && !rounds.present(range.last - 1)) --range.last;
+    owners = std::move(ranges);
+  }
+
+  ShardRounds rounds;
+  int shards;
+  int turns = 0, most_rounds = 0;
+  std::vector<int> rounds_of_cluster;
+  ShardRanges owners;
+};
+
 int shards_up_to(int most, std::int64_t micro_batches, int cluster) {
   LOCKSTEP_ASSERT(cluster >= 1);
   const int shards = int(std::clamp<std::int64_t>(micro_batches, 1, most));
@@ -99,55 +165,20 @@ std::vector<ShardRange> dealt_shards(int shards, int ranks, int cluster) {
 
 Schedule make_schedule(const ScheduleSettings& settings, int rank) {
   check(settings, rank);
-  const std::int64_t k = settings.cluster;
-  const std::int64_t micro_batches = (settings.samples - 1) / settings.micro_batch + 1;
-  const std::int64_t rounds = (micro_batches - 1) / k + 1;
-  const std::int64_t per_slot = std::min<std::int64_t>(settings.shards / k, rounds);
-
-  // Shard s of a slot holds rounds [first_round(s), first_round(s + 1)); round r of slot j is
-  // micro-batch r * k + j, which may not exist in the last round.
-  const auto first_round = [&](std::int64_t shard) { return boundary(rounds, shard, per_slot); };
-  const auto present = [&](int shard) {
-    return first_round(shard % per_slot) * k + shard / per_slot < micro_batches;
-  };
-
+  static SharedValues<ScheduleSettings, CommonSchedule> shared;
+  const auto common =
+      shared.get(settings, [&] { return std::make_shared<const CommonSchedule>(settings); });
   Schedule schedule;
   schedule.samples = settings.samples;
-  schedule.shards = int(per_slot * k);
-  schedule.shards_of_rank = settings.dealt
-                                ? dealt_shards(schedule.shards, settings.ranks, settings.cluster)
-                                : shard_owners(schedule.shards, settings.ranks, settings.cluster);
-  schedule.turns = int(schedule.shards_of_rank.size() / std::size_t(settings.ranks));
-  for (int turn = 0; turn < schedule.turns; ++turn) {
-    const std::span<const ShardRange> owners = schedule.owners(turn);
-    const auto rounds_of = [&](std::size_t in_slot_0) {
-      const ShardRange& range = owners[in_slot_0];
-      return int(first_round(range.last) - first_round(range.first));
-    };
-    int most = 0;
-    for (std::size_t r = 0; r < owners.size(); r += std::size_t(k))
-      most = std::max(most, rounds_of(r));
-    schedule.most_rounds += most;
-    schedule.rounds += rounds_of(std::size_t(rank - rank % int(k)));
-  }
-  for (ShardRange& range : schedule.shards_of_rank)
-    if (!range.empty() && !present(range.last - 1)) --range.last;
-
-  const auto compute = [&](int shard) {
-    ShardWork& work = schedule.work.emplace_back();
-    work.shard = shard;
-    const std::int64_t s = shard % per_slot, slot = shard / per_slot;
-    for (std::int64_t round = first_round(s); round < first_round(s + 1); ++round) {
-      const std::int64_t micro_batch = round * k + slot;
-      if (micro_batch >= micro_batches) break;
-      const std::int64_t first = micro_batch * settings.micro_batch;
-      work.micro_batches.push_back(
-          {first, std::min(settings.micro_batch, settings.samples - first)});
-    }
-  };
+  schedule.shards = common->shards;
+  schedule.turns = common->turns;
+  schedule.shards_of_rank = common->owners;
+  schedule.rounds = common->rounds_of_cluster[std::size_t(rank / settings.cluster)];
+  schedule.most_rounds = common->most_rounds;
   for (int turn = 0; turn < schedule.turns; ++turn) {
     const ShardRange own = schedule.owners(turn)[std::size_t(rank)];
-    for (int shard = own.first; shard < own.last; ++shard) compute(shard);
+    for (int shard = own.first; shard < own.last; ++shard)
+      schedule.work.push_back(common->rounds.work_of(shard));
   }
   return schedule;
 }

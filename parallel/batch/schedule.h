@@ -28,6 +28,7 @@ struct ScheduleSettings {
   int ranks = 1;
   int cluster = 1;  ///< k; ranks is a multiple
   bool dealt = false;
+  bool operator==(const ScheduleSettings&) const = default;
 };
 
 /// Most micro-batches that one step may have; more is taken for a mistake.

@@ -19,6 +19,7 @@ struct CollectiveCall {
   enum class Kind : std::uint32_t {
     barrier,
     broadcast,
+    gather,
     all_gather,
     all_gather_v,
     all_to_all,

@@ -14,6 +14,7 @@ namespace lockstep {
 std::string format_call(const CallCard& call) {
   constexpr const char* kNames[] = {"barrier",
                                     "broadcast",
+                                    "gather",
                                     "all-gather",
                                     "all-gather of several sizes,",
                                     "all-to-all",
@@ -21,10 +22,11 @@ std::string format_call(const CallCard& call) {
                                     "all-reduce",
                                     "all-reduce of integers",
                                     "split"};
-  constexpr std::uint32_t kBarrier = 0, kSplit = std::size(kNames) - 1;
+  constexpr std::uint32_t kBarrier = 0, kGather = 2, kSplit = std::size(kNames) - 1;
   std::string text = kNames[call.kind % std::size(kNames)];
   if (call.kind != kBarrier && call.kind != kSplit) text += fmt::format(" of {} bytes", call.bytes);
-  if (call.root >= 0) text += fmt::format(" from {}", call.root);
+  if (call.root >= 0)
+    text += fmt::format(" {} {}", call.kind == kGather ? "to" : "from", call.root);
   if (call.step > 0) text += fmt::format(" in step {}", call.step);
   return text;
 }

@@ -169,6 +169,12 @@ class MpiCommunicator final : public Communicator {
     } while (bytes > 0);
   }
 
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    if (bytes > kPieceBytes) return Communicator::gather(send, recv, bytes, root);
+    LOCKSTEP_MPI_TRY(
+        MPI_Gather(send, int(bytes), MPI_BYTE, recv, int(bytes), MPI_BYTE, root, comm_));
+  }
+
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     if (bytes > kPieceBytes) {
       const std::vector<std::size_t> sizes(std::size_t(size_), bytes);

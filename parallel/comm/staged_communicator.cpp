@@ -43,6 +43,11 @@ class StagedCommunicator final : public Communicator {
     if (rank() != root) to_device(data, both, bytes);
   }
 
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    queue_.start_all();
+    host_->gather(send, recv, bytes, root);
+  }
+
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     queue_.start_all();
     if (resolves(send) && resolves(recv)) return host_->all_gather(send, recv, bytes);

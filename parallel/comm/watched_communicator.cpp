@@ -115,6 +115,12 @@ class WatchedCommunicator final : public Communicator {
     inner_->broadcast(data, bytes, root);
   }
 
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    const NoteScope scope(position_, {.name = "gather", .bytes = std::int64_t(bytes)});
+    agree({.kind = Kind::gather, .root = root, .bytes = std::int64_t(bytes)});
+    inner_->gather(send, recv, bytes, root);
+  }
+
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     const NoteScope scope(position_, {.name = "all-gather", .bytes = std::int64_t(bytes)});
     agree({.kind = Kind::all_gather, .bytes = std::int64_t(bytes)});

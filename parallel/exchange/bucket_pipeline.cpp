@@ -66,12 +66,14 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   LOCKSTEP_ASSERT(std::size_t(slot_size_ * (slot_size_ == 0 ? 1 : slots_)) * sizeof(float) <=
                   bytes());
   own_nodes_.resize(std::size_t(plan.size.own_nodes));
-  LOCKSTEP_ASSERT(levels_.size() == std::max<std::size_t>(1, plan.by_host.size()));
-  if (plan.by_host.empty()) {
-    levels_[0].begin(plan.all);
+  LOCKSTEP_ASSERT(levels_.size() == (plan.has_two_levels() ? 2u : 1u));
+  int layers = plan.all().layers;
+  if (plan.has_two_levels()) {
+    levels_[0].begin(plan.on_host);
+    levels_[1].begin(plan.across_hosts());
+    layers = std::max(plan.on_host.layers, plan.across_hosts().layers);
   } else {
-    levels_[0].begin(plan.by_host[0]);
-    levels_[1].begin(plan.by_host[1]);
+    levels_[0].begin(plan.all());
   }
   const bool fast = reduction_ == Reduction::fast;
   stages_ = fast ? 1 : 2 * int(levels_.size());
@@ -82,8 +84,6 @@ void BucketPipeline::begin(const ExchangePlan& plan, std::int64_t largest) {
   flushes_ = false;
   started_ = 0;
   std::ranges::fill(entered_, 0);
-  int layers = plan.all.layers;
-  for (const LevelPlan& level : plan.by_host) layers = std::max(layers, level.layers);
   for (InFlight& entry : in_flight_) entry.requests.reserve(std::size_t(layers));
 }
 
@@ -183,7 +183,8 @@ void BucketPipeline::start_level(int stage, InFlight& entry, float* receive) {
   if (at < levels) {
     const LevelMemory memory = memory_of(at, entry.bucket, receive);
     levels_[at].start_all_to_all(entry.bucket, memory.own, memory.receive, entry.requests);
-  } else if (!entry.bucket.sharded && !plan_->keeps) {  // of which the owner updates its chunk
+  } else if (!entry.bucket.sharded &&
+             !plan_->common->keeps) {  // of which the owner updates its chunk
     entry.requests.push_back(levels_[2 * levels - 1 - at].start_all_gather(entry.bucket, kept_));
   }
 }

@@ -1,22 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/exchange/exchange_level.h"
 
+#include "parallel/exchange/call_scratch.h"
+
 namespace lockstep {
-namespace {
-
-/// Of the call under way, after which a communicator needs them no more. They are as long as there
-/// are members, so that all levels of a thread share them.
-struct BlockScratch {
-  std::vector<CommBlock> to, from;
-};
-BlockScratch& scratch_of(int members) {
-  static thread_local BlockScratch scratch;
-  scratch.to.resize(std::size_t(members));
-  scratch.from.resize(std::size_t(members));
-  return scratch;
-}
-
-}  // namespace
 
 ExchangeLevel::ExchangeLevel(Backend& backend,
                              const Communicator& all,
@@ -33,7 +20,8 @@ ExchangeLevel::ExchangeLevel(Backend& backend,
       gather_comm_(communicators.gather) {
   member_ = exchange_comm_->rank();
   members_ = exchange_comm_->size();
-  scratch_of(members_);  // so that no step allocates
+  if (communicators.members == LevelMembers::across_hosts)
+    first_chunk_ = all.rank() % all.ranks_per_node() * members_;
   if (members_ == 1) return;
   // How many buckets are under way at once depends on the moment, and each may still hold the
   // request of the step before while it starts its next.
@@ -43,8 +31,7 @@ ExchangeLevel::ExchangeLevel(Backend& backend,
 
 void ExchangeLevel::begin(const LevelPlan& plan) {
   plan_ = &plan;
-  operands_.resize(std::size_t(plan.operands()));
-  terms_.resize(operands_.size());
+  reserve_scratch();  // so that no step allocates
   places_.clear();
   sums_.resize(plan.sums.size());
   const int first = plan.first_node[std::size_t(member_)];
@@ -58,17 +45,25 @@ void ExchangeLevel::begin(const LevelPlan& plan) {
   }
 }
 
+void ExchangeLevel::reserve_scratch() const {
+  CallScratch& scratch = CallScratch::of_thread();
+  (void)CallScratch::take(scratch.to, std::size_t(members_));
+  (void)CallScratch::take(scratch.from, std::size_t(members_));
+  (void)CallScratch::take(scratch.operands, std::size_t(plan_->operands()));
+  (void)CallScratch::take(scratch.terms, std::size_t(plan_->operands()));
+}
+
 std::int64_t ExchangeLevel::received(Bucket bucket) const {
   return (plan_->nodes() - plan_->nodes_of(member_)) *
          chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
 }
 
 CommBlock ExchangeLevel::piece(std::int64_t elems, int member) const {
-  return chunks_of(elems, plan_->first_chunk + member * plan_->chunks, plan_->chunks, ranks_);
+  return chunks_of(elems, first_chunk_ + member * plan_->chunks, plan_->chunks, ranks_);
 }
 
 CommBlock ExchangeLevel::stretch(std::int64_t elems) const {
-  return chunks_of(elems, plan_->first_chunk, members_ * plan_->chunks, ranks_);
+  return chunks_of(elems, first_chunk_, members_ * plan_->chunks, ranks_);
 }
 
 void ExchangeLevel::count(int member, std::int64_t elems) {
@@ -84,8 +79,10 @@ void ExchangeLevel::start_all_to_all(Bucket bucket,
   const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
   const std::int64_t own_piece = piece(bucket.elems, member_).elems;
   const CommBlock whole = stretch(bucket.elems);
+  CallScratch& scratch = CallScratch::of_thread();
   for (int layer = 0; layer < plan_->layers; ++layer) {
-    auto& [to_blocks, from_blocks] = scratch_of(members_);
+    const auto to_blocks = CallScratch::take(scratch.to, std::size_t(members_));
+    const auto from_blocks = CallScratch::take(scratch.from, std::size_t(members_));
     const bool sends = layer < int(own.size()) && whole.elems > 0;
     for (int m = 0, received = 0; m < members_; ++m) {
       CommBlock &to = to_blocks[std::size_t(m)], &from = from_blocks[std::size_t(m)];
@@ -104,36 +101,41 @@ void ExchangeLevel::start_all_to_all(Bucket bucket,
   }
 }
 
-void ExchangeLevel::find_operands(Bucket bucket, std::span<float* const> own, float* receive) {
+std::span<float*> ExchangeLevel::find_operands(Bucket bucket,
+                                               std::span<float* const> own,
+                                               float* receive) const {
+  const auto operands =
+      CallScratch::take(CallScratch::of_thread().operands, std::size_t(plan_->operands()));
   const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
   const std::int64_t begin = piece(bucket.elems, member_).offset - stretch(bucket.elems).offset;
   std::size_t operand = 0;
   for (int m = 0; m < members_; ++m)
     for (int node = 0; node < plan_->nodes_of(m); ++node, ++operand) {
       if (m == member_) {
-        operands_[operand] = own[std::size_t(node)] + begin;
+        operands[operand] = own[std::size_t(node)] + begin;
       } else {
-        operands_[operand] = receive;
+        operands[operand] = receive;
         receive += stride;
       }
     }
+  return operands;
 }
 
 void ExchangeLevel::sum(Bucket bucket,
                         std::span<float* const> own,
                         float* receive,
                         const KeptSums& kept) {
-  find_operands(bucket, own, receive);
+  const std::span<float*> operands = find_operands(bucket, own, receive);
   for (std::size_t i = 0; i < plan_->kept.size(); ++i)
-    operands_[std::size_t(plan_->nodes()) + i] = kept.at(plan_->kept[i], bucket);
+    operands[std::size_t(plan_->nodes()) + i] = kept.at(plan_->kept[i], bucket);
   const CommBlock own_piece = piece(bucket.elems, member_);
   float* const last = kept.last(bucket, gradients_ + bucket.offset, own_piece.offset);
   for (std::size_t i = 0; i < plan_->sums.size(); ++i) {
     const FinishTree& finish = plan_->sums[i].finish;
     if (!last_level_ && finish.leaves.size() == 1) continue;  // It is its sum where it is.
-    const std::span<TreeTerm> terms = std::span(terms_).first(finish.leaves.size());
-    to_terms(finish, operands_, terms);
-    float* const result = !last_level_           ? operands_[std::size_t(places_[i])]
+    const auto terms = CallScratch::take(CallScratch::of_thread().terms, finish.leaves.size());
+    to_terms(finish, operands, terms);
+    float* const result = !last_level_           ? operands[std::size_t(places_[i])]
                           : plan_->places[i] < 0 ? last
                                                  : kept.at(plan_->places[i], bucket);
     backend_.sum_tree(terms, result, own_piece.elems);
@@ -143,13 +145,13 @@ void ExchangeLevel::sum(Bucket bucket,
 std::span<float* const> ExchangeLevel::sums(Bucket bucket,
                                             std::span<float* const> own,
                                             float* receive) {
-  find_operands(bucket, own, receive);
-  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = operands_[std::size_t(places_[i])];
+  const std::span<float* const> operands = find_operands(bucket, own, receive);
+  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = operands[std::size_t(places_[i])];
   return sums_;
 }
 
 CommRequestPtr ExchangeLevel::start_all_gather(Bucket bucket, const KeptSums& kept) {
-  std::vector<CommBlock>& pieces = scratch_of(members_).from;
+  const auto pieces = CallScratch::take(CallScratch::of_thread().from, std::size_t(members_));
   for (int m = 0; m < members_; ++m) pieces[std::size_t(m)] = piece(bucket.elems, m);
   for (int m = 0; m < members_; ++m)
     if (m != member_) count(m, pieces[std::size_t(member_)].elems);

@@ -60,7 +60,9 @@ class ExchangeLevel {
  private:
   CommBlock piece(std::int64_t elems, int member) const;
   CommBlock stretch(std::int64_t elems) const;  // all pieces
-  void find_operands(Bucket bucket, std::span<float* const> own, float* receive);
+  /// Of the own piece, in CallScratch.
+  std::span<float*> find_operands(Bucket bucket, std::span<float* const> own, float* receive) const;
+  void reserve_scratch() const;
   void count(int member, std::int64_t elems);
 
   Backend& backend_;
@@ -71,9 +73,8 @@ class ExchangeLevel {
   Communicator* exchange_comm_;
   Communicator* gather_comm_;
   int member_ = 0, members_ = 1;
+  int first_chunk_ = 0;  // of member 0, of the chunks of a bucket
   const LevelPlan* plan_ = nullptr;
-  std::vector<float*> operands_;  // [operands of the plan], of the own piece
-  std::vector<TreeTerm> terms_;   // [operands of the plan]
   // [LevelPlan::sums]; where hosts sum, the operand in whose place each sum stands.
   std::vector<int> places_;
   std::vector<float*> sums_;  // [LevelPlan::sums]

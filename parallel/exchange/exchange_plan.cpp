@@ -2,19 +2,34 @@
 #include "parallel/exchange/exchange_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <utility>
 
 #include "core/base/check.h"
+#include "core/host/shared_values.h"
 #include "core/plan/flat_space.h"
 #include "parallel/batch/schedule.h"
 
 namespace lockstep {
 namespace {
 
-void add_up_everything(LocalTree& local) {
-  if (local.nodes.size() <= 1) return;
-  local.merges.back() += int(local.nodes.size()) - 1;
-  local.nodes.resize(1);
+LocalTree tree_of_rank(const PresentLeaves& present, ShardRange own, Reduction reduction) {
+  LocalTree local = local_tree(present, own);
+  if (reduction == Reduction::fast && local.nodes.size() > 1) {
+    local.merges.back() += int(local.nodes.size()) - 1;
+    local.nodes.resize(1);
+  }
+  return local;
+}
+
+std::vector<std::vector<TreeNode>> nodes_of_ranks(const PresentLeaves& present,
+                                                  std::span<const ShardRange> owners,
+                                                  Reduction reduction) {
+  std::vector<std::vector<TreeNode>> nodes;
+  nodes.reserve(owners.size());
+  for (const ShardRange& own : owners) nodes.push_back(tree_of_rank(present, own, reduction).nodes);
+  return nodes;
 }
 
 std::vector<int> rank_node_counts(const PresentLeaves& present,
@@ -52,48 +67,76 @@ std::int64_t max_received_chunks(int longest, int ranks, int nodes) {
 
 }  // namespace
 
+CommonPlan make_common_plan(const PresentLeaves& present,
+                            std::span<const ShardRange> owners,
+                            int ranks_per_host,
+                            Reduction reduction,
+                            const TurnSums* turn) {
+  const auto nodes = nodes_of_ranks(present, owners, reduction);
+  CommonPlan plan;
+  plan.all = make_level_plan(nodes, turn);
+  plan.equal_counts = std::ranges::all_of(
+      nodes, [&](const auto& of_rank) { return of_rank.size() == nodes.front().size(); });
+  plan.keeps = turn != nullptr && turn->after.front().place >= 0;
+  if (reduction == Reduction::reproducible && has_two_levels(int(owners.size()), ranks_per_host))
+    plan.across_hosts = make_level_across_hosts(present, owners, ranks_per_host, turn);
+  return plan;
+}
+
+ExchangePlan plan_of_rank(std::shared_ptr<const CommonPlan> common,
+                          const PresentLeaves& present,
+                          std::span<const ShardRange> owners,
+                          int rank,
+                          int ranks_per_host,
+                          Reduction reduction) {
+  ExchangePlan plan;
+  plan.common = std::move(common);
+  plan.local = tree_of_rank(present, owners[std::size_t(rank)], reduction);
+  plan.size = {.nodes = plan.all().nodes(),
+               .own_nodes = plan.all().nodes_of(rank),
+               .depth = plan.local.depth,
+               .received_chunks = plan.all().received_by(rank)};
+  if (!plan.has_two_levels()) return plan;
+  const auto per_host = std::size_t(ranks_per_host);
+  const auto of_host = owners.subspan(std::size_t(rank) / per_host * per_host, per_host);
+  plan.on_host = make_host_level(
+      present, of_host, nodes_of_ranks(present, of_host, reduction), plan.across_hosts().members());
+  plan.size.received_chunks = plan.on_host.received_by(rank % ranks_per_host) +
+                              plan.across_hosts().received_by(rank / ranks_per_host);
+  return plan;
+}
+
 ExchangePlan make_exchange_plan(int shards,
                                 std::span<const ShardRange> owners,
                                 int rank,
                                 int ranks_per_host,
                                 Reduction reduction) {
-  ExchangePlan plan;
   const PresentLeaves present(owners, shards);
-  std::vector<std::vector<TreeNode>> nodes;
-  plan.equal_counts = true;
-  for (int r = 0; r < int(owners.size()); ++r) {
-    LocalTree local = local_tree(present, owners[std::size_t(r)]);
-    if (reduction == Reduction::fast) add_up_everything(local);
-    nodes.push_back(local.nodes);
-    plan.equal_counts = plan.equal_counts && nodes.back().size() == nodes.front().size();
-    if (r == rank) plan.local = std::move(local);
-  }
-  plan.all = make_level_plan(nodes);
-  plan.size = {.nodes = plan.all.nodes(),
-               .own_nodes = plan.all.nodes_of(rank),
-               .depth = plan.local.depth,
-               .received_chunks = plan.all.received_by(rank)};
-  if (reduction == Reduction::fast || !has_two_levels(int(owners.size()), ranks_per_host))
-    return plan;
-  plan.by_host = make_host_levels(present, owners, nodes, rank, ranks_per_host);
-  plan.size.received_chunks = plan.by_host[0].received_by(rank % ranks_per_host) +
-                              plan.by_host[1].received_by(rank / ranks_per_host);
-  return plan;
+  auto common = std::make_shared<const CommonPlan>(
+      make_common_plan(present, owners, ranks_per_host, reduction));
+  return plan_of_rank(std::move(common), present, owners, rank, ranks_per_host, reduction);
+}
+
+ExchangeSizes::ExchangeSizes(int shards, std::vector<ShardRange> owners, Reduction reduction)
+    : owners_(std::move(owners)),
+      present_(owners_, shards),
+      counts_(rank_node_counts(present_, owners_, reduction)),
+      nodes_(std::accumulate(counts_.begin(), counts_.end(), 0)) {
+  if (reduction != Reduction::fast) received_.emplace(present_, owners_, counts_);
+}
+
+ExchangeSize ExchangeSizes::of(int rank) const {
+  return {.nodes = nodes_,
+          .own_nodes = counts_[std::size_t(rank)],
+          .depth = local_tree(present_, owners_[std::size_t(rank)]).depth,
+          .received_chunks = received_ ? received_->of(rank) : 0};
 }
 
 ExchangeSize exchange_size(int shards,
                            std::span<const ShardRange> owners,
                            int rank,
                            Reduction reduction) {
-  const PresentLeaves present(owners, shards);
-  const std::vector<int> counts = rank_node_counts(present, owners, reduction);
-  ExchangeSize size;
-  size.nodes = std::accumulate(counts.begin(), counts.end(), 0);
-  size.own_nodes = counts[std::size_t(rank)];
-  size.depth = local_tree(present, owners[std::size_t(rank)]).depth;
-  size.received_chunks =
-      reduction == Reduction::fast ? 0 : max_received_chunks(present, owners, counts, rank);
-  return size;
+  return ExchangeSizes(shards, {owners.begin(), owners.end()}, reduction).of(rank);
 }
 
 ExchangeSize max_exchange_size(int shards, int ranks, int rank, Reduction reduction) {
@@ -106,8 +149,12 @@ ExchangeSize max_exchange_size(int shards, int ranks, int rank, Reduction reduct
     for (int all = cluster; all <= shards; all += cluster)
       size.depth = std::max(size.depth, local_depth(shards_owned_by(rank, all, ranks, cluster)));
   }
-  size.received_chunks =
-      reduction == Reduction::fast ? 0 : max_received_chunks(longest, ranks, size.own_nodes);
+  if (reduction == Reduction::fast) return size;
+  static SharedValues<std::array<int, 3>, std::int64_t> shared;
+  size.received_chunks = *shared.get({longest, ranks, size.own_nodes}, [&] {
+    return std::make_shared<const std::int64_t>(
+        max_received_chunks(longest, ranks, size.own_nodes));
+  });
   return size;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,28 +25,70 @@ struct ExchangeSize {
   std::int64_t received_chunks = 0;
 };
 
-/// How the ranks of one schedule share the work of the reduction tree. Equal on every rank but for
-/// `local` and `size`, and what is in `by_host`. Made once for each kind of batch (whole, tail) and
-/// kept.
-struct ExchangePlan {
-  LocalTree local;  ///< of this rank
-  ExchangeSize size;
-  LevelPlan all;                   ///< over all ranks: the nodes that they are left with
-  bool equal_counts = false;       ///< every rank has as many
-  std::vector<LevelPlan> by_host;  ///< see make_host_levels(); empty: one level
-  bool keeps = false;              ///< owners keep the sums, which are not gathered: TurnSums
+/// How the ranks of one schedule share the work of the reduction tree, as far as it is equal on
+/// every rank: ranks of one process have it together.
+struct CommonPlan {
+  LevelPlan all;                          ///< over all ranks: the nodes that they are left with
+  bool equal_counts = false;              ///< every rank has as many
+  std::optional<LevelPlan> across_hosts;  ///< nothing: one level
+  bool keeps = false;  ///< owners keep the sums, which are not gathered: TurnSums
 };
 
-/// With Reduction::fast each rank adds up all that it has, whatever the tree says.
+/// That of one rank. Made once for each kind of batch (whole, tail) and kept.
+struct ExchangePlan {
+  LocalTree local;
+  ExchangeSize size;
+  std::shared_ptr<const CommonPlan> common;
+  LevelPlan on_host;  ///< where there are two levels
+
+  const LevelPlan& all() const { return common->all; }
+  bool has_two_levels() const { return common->across_hosts.has_value(); }
+  const LevelPlan& across_hosts() const { return *common->across_hosts; }
+};
+
+/// Of shards `present`, of which `owners` compute some before an exchange. With Reduction::fast
+/// each rank adds up all that it has, whatever the tree says. `turn`: of Note [Sharded gradients];
+/// null: shards are consecutive.
+CommonPlan make_common_plan(const PresentLeaves& present,
+                            std::span<const ShardRange> owners,
+                            int ranks_per_host,
+                            Reduction reduction,
+                            const TurnSums* turn = nullptr);
+
+/// The part of `rank`, of the same arguments.
+ExchangePlan plan_of_rank(std::shared_ptr<const CommonPlan> common,
+                          const PresentLeaves& present,
+                          std::span<const ShardRange> owners,
+                          int rank,
+                          int ranks_per_host,
+                          Reduction reduction);
+
+/// Both, of all shards that owners have.
 ExchangePlan make_exchange_plan(int shards,
                                 std::span<const ShardRange> owners,
                                 int rank,
                                 int ranks_per_host,
                                 Reduction reduction);
 
-/// The size of that plan, in less time: memory is reserved for many plans, one of which is made.
-/// Hosts are not known: received_chunks is max_received_chunks(), so that memory is the same
-/// wherever ranks run.
+/// The sizes of the plans of all ranks, in less time: memory is reserved for many plans, one of
+/// which is made. Hosts are not known: received_chunks is that of MaxReceivedChunks, so that memory
+/// is the same wherever ranks run.
+class ExchangeSizes {
+ public:
+  ExchangeSizes(int shards, std::vector<ShardRange> owners, Reduction reduction);
+  ExchangeSizes(const ExchangeSizes&) = delete;
+  ExchangeSizes& operator=(const ExchangeSizes&) = delete;
+
+  ExchangeSize of(int rank) const;
+
+ private:
+  std::vector<ShardRange> owners_;
+  PresentLeaves present_;
+  std::vector<int> counts_;  // nodes of each rank
+  int nodes_;
+  std::optional<MaxReceivedChunks> received_;  // nothing: none
+};
+/// That of `rank`.
 ExchangeSize exchange_size(int shards,
                            std::span<const ShardRange> owners,
                            int rank,

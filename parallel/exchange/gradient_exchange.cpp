@@ -9,21 +9,16 @@
 #include "core/base/check.h"
 #include "core/host/monotonic_clock.h"
 #include "core/step/fault_injector.h"
-#include "parallel/batch/schedule.h"
 #include "parallel/exchange/bucket_pipeline.h"
+#include "parallel/exchange/exchange_memory.h"
 #include "parallel/exchange/exchange_plan.h"
 #include "parallel/exchange/kept_sums.h"
 #include "parallel/exchange/partial_sums.h"
 #include "parallel/exchange/plan_cache.h"
 #include "parallel/exchange/small_bucket_all_gather.h"
-#include "parallel/exchange/turn_plans.h"
 
 namespace lockstep {
 namespace {
-
-// Up to so many shards, memory is for the schedules that there are, each looked at; with more, for
-// a bound of their sizes that takes no time to find.
-constexpr int kMaxShardsLookedAt = 256;
 
 std::vector<Bucket> numbered(std::vector<Bucket> buckets) {
   for (std::size_t b = 0; b < buckets.size(); ++b) buckets[b].number = int(b);
@@ -47,7 +42,6 @@ class GradientExchange::State {
         communicators_(communicators != nullptr
                            ? std::move(communicators)
                            : std::make_shared<ExchangeCommunicators>(communicator, reduction)),
-        reduction_(reduction),
         rank_(communicator.rank()),
         ranks_(communicator.size()),
         ranks_per_host_(communicator.ranks_per_node()),
@@ -67,14 +61,22 @@ class GradientExchange::State {
                 sums_,
                 kept_,
                 gradients,
-                int(buckets_.size())) {
+                int(buckets_.size())),
+        memory_({.rank = rank_,
+                 .ranks = ranks_,
+                 .reduction = reduction,
+                 .buckets_in_flight = std::min(backend.traits().buckets_in_flight, bucket_count())},
+                buckets_,
+                sums_,
+                kept_,
+                gather_,
+                chunks_) {
     LOCKSTEP_ASSERT(dealt_cluster_ == 0 || (ranks_ > 1 && reduction == Reduction::reproducible));
     LOCKSTEP_ASSERT(max_shards >= 1);
     if (dealt_cluster_ > 0)
-      reserve_for_turns(max_shards);
+      memory_.reserve_for_turns(max_shards, dealt_cluster_);
     else
-      reserve_for_schedules(max_shards);
-    allocate_reserved();
+      memory_.reserve_for_schedules(max_shards);
     if (ranks_ == 1) return;
     in_stream_order_ = communicator.in_stream_order();
     if (!in_stream_order_ && backend.is_host_memory(gradients)) return;
@@ -89,10 +91,7 @@ class GradientExchange::State {
     LOCKSTEP_ASSERT(int(schedule.shards_of_rank.size()) == schedule.turns * ranks_);
     plans_of_step_ = plans_.of(schedule);
     // Does nothing for schedules that the constructor looked at.
-    if (dealt_cluster_ == 0) {
-      reserve(plans_of_step_.front().size, 1);
-      allocate_reserved();
-    }
+    if (dealt_cluster_ == 0) memory_.reserve_for_plan(plans_of_step_.front().size);
     next_turn();
   }
 
@@ -280,7 +279,7 @@ class GradientExchange::State {
 
   void begin_chunks() {
     recorded_ = 0;
-    chunks_.begin(*plan_, largest_chunked(plan_->size));
+    chunks_.begin(*plan_, memory_.largest_chunked(plan_->size));
   }
 
   /// The bucket, or what a planned fault leaves of it.
@@ -294,68 +293,9 @@ class GradientExchange::State {
     for (Stage stage : stage_) LOCKSTEP_ASSERT(stage == Stage::finished);
   }
 
-  std::int64_t largest_chunked(const ExchangeSize& size) const {
-    std::int64_t largest = 0;
-    for (const Bucket& bucket : buckets_)
-      if (!gather_.takes(size, bucket.elems)) largest = std::max(largest, bucket.elems);
-    return largest;
-  }
-
-  void reserve(const ExchangeSize& size, int buckets_in_flight) {
-    sums_.reserve(size.depth);
-    if (ranks_ == 1) return;
-    for (const Bucket& bucket : buckets_)
-      if (gather_.takes(size, bucket.elems)) gather_.reserve(size, bucket.elems);
-    const std::int64_t largest = largest_chunked(size);
-    ExchangeSize on_one_level = size;
-    on_one_level.received_chunks = size.nodes - size.own_nodes;
-    chunks_.reserve(std::max(buckets_in_flight * chunks_.slot_elems(on_one_level, largest),
-                             chunks_.slot_elems(size, largest)));
-  }
-
-  /// Once for all schedules: memory that grows from one to the next is zeroed as often.
-  void allocate_reserved() {
-    gather_.allocate();
-    chunks_.allocate();
-  }
-
-  /// For every schedule that `most` covers, one bucket at a time.
-  void reserve_up_to(const ExchangeSize& most) {
-    sums_.reserve(most.depth);
-    if (ranks_ == 1) return;
-    for (const Bucket& bucket : buckets_) gather_.reserve_up_to(most, bucket.elems);
-    chunks_.reserve(chunks_.slot_elems(most, largest_chunked(most)));
-  }
-
-  // Whole batches have max_shards shards, last batches fewer. (Absent shards need no more than
-  // present ones.) Only whole batches get memory for several buckets in flight, on one level: where
-  // two take more, fewer are.
-  void reserve_for_schedules(int max_shards) {
-    reserve(size_of(max_shards, 1), std::min(backend_.traits().buckets_in_flight, bucket_count()));
-    if (max_shards > kMaxShardsLookedAt)
-      return reserve_up_to(max_exchange_size(max_shards, ranks_, rank_, reduction_));
-    for (int cluster = 1; cluster <= ranks_; ++cluster) {
-      if (ranks_ % cluster != 0) continue;
-      for (int shards = cluster; shards <= max_shards; shards += cluster)
-        reserve(size_of(shards, cluster), 1);
-    }
-  }
-
-  /// Each rank has one node a turn.
-  void reserve_for_turns(int max_shards) {
-    reserve(max_exchange_size(ranks_, ranks_, rank_, reduction_),
-            std::min(backend_.traits().buckets_in_flight, bucket_count()));
-    kept_.reserve(max_kept_sums(max_shards, ranks_, dealt_cluster_));
-  }
-
-  ExchangeSize size_of(int shards, int cluster) const {
-    return exchange_size(shards, shard_owners(shards, ranks_, cluster), rank_, reduction_);
-  }
-
   Backend& backend_;
   const std::shared_ptr<const ExchangeCommunicators> communicators_;
   Position* position_ = nullptr;
-  Reduction reduction_;
   int rank_, ranks_, ranks_per_host_, dealt_cluster_;
   std::vector<Bucket> buckets_;
   std::vector<int> chunk_index_;  // [buckets], the number that BucketPipeline gave; -1: none
@@ -374,6 +314,7 @@ class GradientExchange::State {
   KeptSums kept_;
   SmallBucketAllGather gather_;
   BucketPipeline chunks_;
+  ExchangeMemory memory_;
   MonotonicClock::duration exposed_{};
   SentBytes bytes_replayed_;  // by graphs
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 #include "core/base/check.h"
 
@@ -85,44 +86,49 @@ std::vector<int> host_node_counts(const PresentLeaves& present,
   return counts;
 }
 
-std::vector<LevelPlan> make_host_levels(const PresentLeaves& present,
-                                        std::span<const ShardRange> owners,
-                                        std::span<const std::vector<TreeNode>> nodes,
-                                        int rank,
-                                        int ranks_per_host,
-                                        const TurnSums* turn) {
+LevelPlan make_host_level(const PresentLeaves& present,
+                          std::span<const ShardRange> of_host,
+                          std::span<const std::vector<TreeNode>> nodes,
+                          int hosts) {
+  std::vector<TreeNode> all;
+  LevelPlan on_host = members_with(nodes, all);
+  on_host.sums = sums_to(largest_nodes(present, of_host), all);
+  on_host.chunks = hosts;
+  return on_host;
+}
+
+LevelPlan make_level_across_hosts(const PresentLeaves& present,
+                                  std::span<const ShardRange> owners,
+                                  int ranks_per_host,
+                                  const TurnSums* turn) {
   const auto per_host = std::size_t(ranks_per_host);
   std::vector<std::vector<TreeNode>> of_hosts;
   for (std::size_t first = 0; first < owners.size(); first += per_host)
     of_hosts.push_back(largest_nodes(present, owners.subspan(first, per_host)));
-
-  const int place = rank % ranks_per_host;
-  const std::size_t first = std::size_t(rank) / per_host * per_host;
-  std::vector<TreeNode> of_host;
-  LevelPlan on_host = members_with(nodes.subspan(first, per_host), of_host);
-  on_host.sums = sums_to(of_hosts[std::size_t(rank) / per_host], of_host);
-  on_host.chunks = int(of_hosts.size());
-  LevelPlan across = make_level_plan(of_hosts, turn);
-  across.first_chunk = place * on_host.chunks;
-  return {std::move(on_host), std::move(across)};
+  return make_level_plan(of_hosts, turn);
 }
 
-std::int64_t max_received_chunks(const PresentLeaves& present,
-                                 std::span<const ShardRange> owners,
-                                 std::span<const int> node_counts,
-                                 int rank) {
+MaxReceivedChunks::MaxReceivedChunks(const PresentLeaves& present,
+                                     std::span<const ShardRange> owners,
+                                     std::span<const int> node_counts)
+    : node_counts_(node_counts), all_(sum_of(node_counts)) {
   const auto ranks = int(owners.size());
-  const int own = node_counts[std::size_t(rank)];
-  std::int64_t most = sum_of(node_counts) - own;
   for (int per_host = 2; per_host < ranks; ++per_host) {
     if (!has_two_levels(ranks, per_host)) continue;
-    const std::vector<int> of_hosts = host_node_counts(present, owners, per_host);
-    const int host = rank / per_host;
-    const std::int64_t on_host = sum_of(
-        node_counts.subspan(std::size_t(host) * std::size_t(per_host), std::size_t(per_host)));
-    most = std::max(most,
-                    (on_host - own) * std::int64_t(of_hosts.size()) + sum_of(of_hosts) -
-                        of_hosts[std::size_t(host)]);
+    std::vector<int> nodes = host_node_counts(present, owners, per_host);
+    const std::int64_t all = sum_of(nodes);
+    hosts_.push_back({per_host, std::move(nodes), all});
+  }
+}
+
+std::int64_t MaxReceivedChunks::of(int rank) const {
+  const int own = node_counts_[std::size_t(rank)];
+  std::int64_t most = all_ - own;
+  for (const Hosts& hosts : hosts_) {
+    const auto per_host = std::size_t(hosts.ranks_per_host), host = std::size_t(rank) / per_host;
+    const std::int64_t on_host = sum_of(node_counts_.subspan(host * per_host, per_host));
+    most = std::max(
+        most, (on_host - own) * std::int64_t(hosts.nodes.size()) + hosts.all - hosts.nodes[host]);
   }
   return most;
 }

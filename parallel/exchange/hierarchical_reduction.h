@@ -55,9 +55,8 @@ struct LevelPlan {
   std::vector<NodeSum> sums;
   /// [sums]: the place where each is kept; -1: it stands in the gradients. Empty on a host.
   std::vector<int> places;
-  /// A bucket has one chunk for each rank; a piece is `chunks` of them, member m's from
-  /// first_chunk + m * chunks on.
-  int first_chunk = 0;
+  /// A bucket has one chunk for each rank; a piece is `chunks` of them, those of the members one
+  /// after another.
   int chunks = 1;
 
   int members() const { return int(first_node.size()) - 1; }
@@ -96,20 +95,40 @@ std::vector<int> host_node_counts(const PresentLeaves& present,
                                   std::span<const ShardRange> owners,
                                   int ranks_per_host);
 
-/// The two levels of `rank`: on its host, then across hosts. `nodes`: of each rank.
-/// has_two_levels(). `turn`: as in make_level_plan().
-std::vector<LevelPlan> make_host_levels(const PresentLeaves& present,
-                                        std::span<const ShardRange> owners,
-                                        std::span<const std::vector<TreeNode>> nodes,
-                                        int rank,
-                                        int ranks_per_host,
-                                        const TurnSums* turn = nullptr);
+/// The first of two levels: that of the ranks of one host, which own `of_host` and have `nodes`, of
+/// `hosts`.
+LevelPlan make_host_level(const PresentLeaves& present,
+                          std::span<const ShardRange> of_host,
+                          std::span<const std::vector<TreeNode>> nodes,
+                          int hosts);
 
-/// The most chunks of a bucket that `rank` receives before its last sum, on one level or on two
-/// with hosts of any size. `node_counts`: of each rank.
-std::int64_t max_received_chunks(const PresentLeaves& present,
-                                 std::span<const ShardRange> owners,
-                                 std::span<const int> node_counts,
-                                 int rank);
+/// The second, across hosts, of `owners`: equal on all ranks. has_two_levels(). `turn`: as in
+/// make_level_plan().
+LevelPlan make_level_across_hosts(const PresentLeaves& present,
+                                  std::span<const ShardRange> owners,
+                                  int ranks_per_host,
+                                  const TurnSums* turn = nullptr);
+
+/// The most chunks of a bucket that a rank receives before its last sum, on one level or on two
+/// with hosts of any size.
+class MaxReceivedChunks {
+ public:
+  /// `node_counts`: of each rank, which must outlive it.
+  MaxReceivedChunks(const PresentLeaves& present,
+                    std::span<const ShardRange> owners,
+                    std::span<const int> node_counts);
+
+  std::int64_t of(int rank) const;
+
+ private:
+  struct Hosts {
+    int ranks_per_host = 0;
+    std::vector<int> nodes;  // of each host
+    std::int64_t all = 0;
+  };
+  std::span<const int> node_counts_;
+  std::int64_t all_;
+  std::vector<Hosts> hosts_;  // for each number of ranks on a host
+};
 
 }  // namespace lockstep

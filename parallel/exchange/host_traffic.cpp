@@ -120,7 +120,7 @@ HostTraffic host_traffic(std::span<const Bucket> buckets,
                          Reduction reduction) {
   Schedule schedule;
   schedule.shards = shards;
-  schedule.shards_of_rank.assign(owners.begin(), owners.end());
+  schedule.shards_of_rank = std::vector(owners.begin(), owners.end());
   return host_traffic(buckets, schedule, ranks_per_host, reduction);
 }
 

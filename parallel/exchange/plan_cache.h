@@ -22,9 +22,11 @@ class PlanCache {
  private:
   struct Plans {
     int shards = 0;
-    std::vector<ShardRange> owners;
+    ShardRanges owners;
     std::vector<ExchangePlan> turns;
   };
+
+  std::vector<ExchangePlan> make(const Schedule& schedule) const;
 
   int rank_, ranks_per_host_;
   Reduction reduction_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/error.h"
+#include "parallel/exchange/call_scratch.h"
 
 namespace lockstep {
 namespace {
@@ -28,8 +29,7 @@ SmallBucketAllGather::SmallBucketAllGather(Backend& backend,
       rank_(communicator.rank()),
       ranks_(communicator.size()),
       ranks_per_host_(communicator.ranks_per_node()),
-      comm_(communicator),
-      sizes_(std::size_t(ranks_)) {}
+      comm_(communicator) {}
 
 bool SmallBucketAllGather::takes(int nodes, std::int64_t bucket_elems) {
   const std::int64_t bytes = bucket_elems * std::int64_t(sizeof(float));
@@ -72,13 +72,18 @@ std::size_t SmallBucketAllGather::bytes() const {
 
 void SmallBucketAllGather::begin(const ExchangePlan& plan) {
   plan_ = &plan;
-  operands_.resize(std::size_t(plan.all.operands()));
-  terms_.resize(operands_.size());
+  // So that no step allocates.
+  CallScratch& scratch = CallScratch::of_thread();
+  (void)CallScratch::take(scratch.operands, std::size_t(plan.all().operands()));
+  (void)CallScratch::take(scratch.terms, std::size_t(plan.all().operands()));
+  (void)CallScratch::take(scratch.sizes, std::size_t(ranks_));
 }
 
 void SmallBucketAllGather::finish(Bucket bucket) {
   const std::size_t bytes = std::size_t(bucket.elems) * sizeof(float);
-  const int own = plan_->all.nodes_of(rank_);
+  const LevelPlan& all = plan_->all();
+  CallScratch& scratch = CallScratch::of_thread();
+  const int own = all.nodes_of(rank_);
   const float* send = gradients_ + bucket.offset;
   if (own > 1) {
     send = packed_->as<float>();
@@ -87,24 +92,24 @@ void SmallBucketAllGather::finish(Bucket bucket) {
           packed_->as<float>() + node * bucket.elems, sums_.node(node) + bucket.offset, bytes);
   }
   float* received = received_->as<float>();
-  if (plan_->equal_counts) {
+  if (plan_->common->equal_counts) {
     comm_.all_gather(send, received, std::size_t(own) * bytes);
   } else {
-    for (int r = 0; r < ranks_; ++r)
-      sizes_[std::size_t(r)] = std::size_t(plan_->all.nodes_of(r)) * bytes;
-    comm_.all_gather_v(send, received, sizes_);
+    const auto sizes = CallScratch::take(scratch.sizes, std::size_t(ranks_));
+    for (int r = 0; r < ranks_; ++r) sizes[std::size_t(r)] = std::size_t(all.nodes_of(r)) * bytes;
+    comm_.all_gather_v(send, received, sizes);
   }
   sent_.all += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - 1);
   sent_.network += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - ranks_per_host_);
-  const LevelPlan& all = plan_->all;
+  const auto operands = CallScratch::take(scratch.operands, std::size_t(all.operands()));
   const auto nodes = std::size_t(all.nodes());
-  for (std::size_t i = 0; i < operands_.size(); ++i)
-    operands_[i] = i < nodes ? received + std::int64_t(i) * bucket.elems
-                             : kept_.at(all.kept[i - nodes], bucket);
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    operands[i] = i < nodes ? received + std::int64_t(i) * bucket.elems
+                            : kept_.at(all.kept[i - nodes], bucket);
   for (std::size_t i = 0; i < all.sums.size(); ++i) {
     const FinishTree& finish = all.sums[i].finish;
-    const std::span<TreeTerm> terms = std::span(terms_).first(finish.leaves.size());
-    to_terms(finish, operands_, terms);
+    const auto terms = CallScratch::take(scratch.terms, finish.leaves.size());
+    to_terms(finish, operands, terms);
     backend_.sum_tree(terms,
                       all.places[i] < 0 ? kept_.last(bucket, gradients_ + bucket.offset)
                                         : kept_.at(all.places[i], bucket),

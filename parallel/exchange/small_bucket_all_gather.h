@@ -64,9 +64,6 @@ class SmallBucketAllGather {
   std::unique_ptr<DeviceBuffer> received_;             // [nodes of all ranks][elements]
   std::unique_ptr<DeviceBuffer> packed_;  // [own nodes][elements], where there are several
   const ExchangePlan* plan_ = nullptr;
-  std::vector<std::size_t> sizes_;  // [ranks], bytes
-  std::vector<float*> operands_;    // [operands of the plan]
-  std::vector<TreeTerm> terms_;     // [operands of the plan]
   SentBytes sent_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/plan/ownership.h"
@@ -69,41 +70,42 @@ class KeptTree {
   Places places_;
 };
 
-ExchangePlan plan_turn(const PresentLeaves& present,
-                       std::span<const ShardRange> owners,
-                       const TurnSums& turn,
-                       int rank,
-                       int ranks_per_host) {
-  const auto ranks = int(owners.size());
-  ExchangePlan plan;
-  std::vector<std::vector<TreeNode>> nodes;
-  for (const ShardRange& own : owners) nodes.push_back(local_tree(present, own).nodes);
-  plan.local = local_tree(present, owners[std::size_t(rank)]);
-  plan.equal_counts = std::ranges::none_of(owners, &ShardRange::empty);
-  plan.keeps = turn.after.front().place >= 0;
-  plan.all = make_level_plan(nodes, &turn);
-  plan.size = {.nodes = ranks,
-               .own_nodes = plan.all.nodes_of(rank),
-               .depth = plan.local.depth,
-               .received_chunks = plan.all.received_by(rank)};
-  if (!has_two_levels(ranks, ranks_per_host)) return plan;
-  plan.by_host = make_host_levels(present, owners, nodes, rank, ranks_per_host, &turn);
-  plan.size.received_chunks = plan.by_host[0].received_by(rank % ranks_per_host) +
-                              plan.by_host[1].received_by(rank / ranks_per_host);
-  return plan;
-}
-
 }  // namespace
 
-std::vector<ExchangePlan> make_turn_plans(const Schedule& schedule, int rank, int ranks_per_host) {
-  const PresentLeaves present(schedule.shards_of_rank, schedule.shards);
+std::vector<CommonPlan> make_common_turns(const PresentLeaves& present,
+                                          const Schedule& schedule,
+                                          int ranks_per_host) {
   KeptTree tree(present);
-  std::vector<ExchangePlan> plans;
+  std::vector<CommonPlan> plans;
   for (int turn = 0; turn < schedule.turns; ++turn) {
     const std::span<const ShardRange> owners = schedule.owners(turn);
     const TurnSums sums = tree.take_turn(owners, turn + 1 == schedule.turns);
-    plans.push_back(plan_turn(present, owners, sums, rank, ranks_per_host));
+    plans.push_back(
+        make_common_plan(present, owners, ranks_per_host, Reduction::reproducible, &sums));
   }
+  return plans;
+}
+
+ExchangePlan turn_of_rank(std::shared_ptr<const CommonPlan> common,
+                          const PresentLeaves& present,
+                          std::span<const ShardRange> owners,
+                          int rank,
+                          int ranks_per_host) {
+  ExchangePlan plan = plan_of_rank(
+      std::move(common), present, owners, rank, ranks_per_host, Reduction::reproducible);
+  plan.size.nodes = int(owners.size());
+  return plan;
+}
+
+std::vector<ExchangePlan> make_turn_plans(const Schedule& schedule, int rank, int ranks_per_host) {
+  const PresentLeaves present(schedule.shards_of_rank, schedule.shards);
+  std::vector<ExchangePlan> plans;
+  for (CommonPlan& common : make_common_turns(present, schedule, ranks_per_host))
+    plans.push_back(turn_of_rank(std::make_shared<const CommonPlan>(std::move(common)),
+                                 present,
+                                 schedule.owners(int(plans.size())),
+                                 rank,
+                                 ranks_per_host));
   return plans;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "lockstep/schedule.h"
@@ -35,8 +37,18 @@ namespace lockstep {
 /// Where ranks form clusters (ScheduleSettings), the slots are apart in the tree, and an owner
 /// keeps the nodes of each.
 
-/// The plan of each turn of a dealt schedule. ExchangeSize::nodes is the number of ranks in all of
-/// them, so that every bucket goes the same way in each turn.
+/// Of each turn of a dealt schedule what is equal on every rank; and the part of `rank` in one of
+/// them, with the turn's `owners`. ExchangeSize::nodes is the number of ranks in all of them, so
+/// that every bucket goes the same way in each turn.
+std::vector<CommonPlan> make_common_turns(const PresentLeaves& present,
+                                          const Schedule& schedule,
+                                          int ranks_per_host);
+ExchangePlan turn_of_rank(std::shared_ptr<const CommonPlan> common,
+                          const PresentLeaves& present,
+                          std::span<const ShardRange> owners,
+                          int rank,
+                          int ranks_per_host);
+/// Both, of all turns.
 std::vector<ExchangePlan> make_turn_plans(const Schedule& schedule, int rank, int ranks_per_host);
 
 /// Places for kept sums that every dealt schedule of at most `max_shards` shards finds enough.

@@ -2,23 +2,24 @@
 #include "parallel/monitor/noise_watch.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
+#include "core/exec/agreement.h"
 #include "core/exec/communicator.h"
 #include "core/step/shard_norms.h"
 
 namespace lockstep {
 namespace {
 
-/// Norms of more ranks do not keep their memory from one time to the next.
-constexpr int kMaxKept = 256;
+/// Of norms that fill up what ranks send to as many; before every step.
+constexpr std::int64_t kNoStep = -1;
 
 }  // namespace
 
 NoiseWatch::NoiseWatch(RankContext& context, ShardNorms& norms)
-    : context_(context), shard_norms_(norms), bytes_(std::size_t(context.size())) {
+    : context_(context), shard_norms_(norms) {
   results_.reserve(ShardNorms::kMaxSteps);
+  steps_.reserve(ShardNorms::kMaxSteps);
 }
 
 void NoiseWatch::take(const StepResult& result) {
@@ -35,31 +36,35 @@ void NoiseWatch::forget() {
 
 void NoiseWatch::gather() {
   if (results_.empty()) return;
-  gather_norms();
-  auto norm = norms_.begin();
-  for (const StepResult& result : results_) {
+  gather_shards();
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    const StepResult& result = results_[i];
     // Of the mean over the labels that count; shards weigh by all rows.
     const double whole = result.grad_norm * result.counted;
-    GradientNorms step{.whole = whole * whole, .samples = result.samples};
-    for (; norm != norms_.end() && norm->step == result.step; ++norm) {
-      const double share = double(norm->samples) / double(norm->step_samples);
-      step.shards += norm->squared;
-      step.squared_shares += share * share;
-    }
-    if (!result.bad) scale_.add(step);
+    steps_[i].whole = whole * whole;
+    steps_[i].samples = result.samples;
+    if (!result.bad) scale_.add(steps_[i]);
   }
   results_.clear();
-  if (context_.size() > kMaxKept) norms_ = std::vector<ShardNorm>();
 }
 
-void NoiseWatch::gather_norms() {
+void NoiseWatch::gather_shards() {
   Communicator& ranks = context_.host_communicator();
   const std::span<const ShardNorm> own = shard_norms_.take();
-  const std::size_t bytes = own.size_bytes();
-  ranks.all_gather(&bytes, bytes_.data(), sizeof bytes);
-  norms_.resize(std::accumulate(bytes_.begin(), bytes_.end(), std::size_t{0}) / sizeof(ShardNorm));
-  ranks.all_gather_v(own.data(), norms_.data(), bytes_);
+  own_.assign(own.begin(), own.end());
+  own_.resize(largest(ranks, own_.size()), {.step = kNoStep});
+  norms_.resize(own_.size() * std::size_t(ranks.rank() == 0 ? ranks.size() : 0));
+  ranks.gather(own_.data(), norms_.data(), own_.size() * sizeof(ShardNorm), 0);
   std::ranges::sort(norms_, {}, [](const ShardNorm& n) { return std::tuple(n.step, n.shard); });
+  steps_.assign(results_.size(), {});
+  auto norm = std::ranges::find_if(norms_, [](const ShardNorm& n) { return n.step != kNoStep; });
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    for (; norm != norms_.end() && norm->step == results_[i].step; ++norm) {
+      const double share = double(norm->samples) / double(norm->step_samples);
+      steps_[i].shards += norm->squared;
+      steps_[i].squared_shares += share * share;
+    }
+  ranks.broadcast(steps_.data(), steps_.size() * sizeof(GradientNorms), 0);
 }
 
 }  // namespace lockstep

@@ -31,15 +31,17 @@ class NoiseWatch {
   const NoiseScale& scale() const { return scale_; }
 
  private:
-  /// Fills norms_, in the order of steps and shards.
-  void gather_norms();
+  /// Fills steps_, but for what results say: rank 0 adds up the norms of all ranks, in the order of
+  /// shards.
+  void gather_shards();
 
   RankContext& context_;
   ShardNorms& shard_norms_;
   NoiseScale scale_;
-  std::vector<StepResult> results_;  // of measured steps since the last gather()
-  std::vector<ShardNorm> norms_;     // of all ranks
-  std::vector<std::size_t> bytes_;   // [ranks]
+  std::vector<StepResult> results_;   // of measured steps since the last gather()
+  std::vector<ShardNorm> own_;        // of this rank
+  std::vector<ShardNorm> norms_;      // of all ranks, on rank 0
+  std::vector<GradientNorms> steps_;  // [results_]
 };
 
 }  // namespace lockstep

@@ -38,7 +38,8 @@ std::vector<RankPlacement> gather_rank_placements(Communicator& communicator) {
   const std::string cpus(reinterpret_cast<const char*>(&own.cpus), sizeof own.cpus);
   own.cpus = {};
   const std::string host(reinterpret_cast<const char*>(&own), sizeof own);
-  const auto hosts = gather_distinct_strings(communicator, host);
+  auto hosts = gather_distinct_strings(communicator, host);
+  if (communicator.rank() > 0) hosts = std::vector<RanksWithText>();
   const auto processors = gather_distinct_strings(communicator, cpus);
   if (communicator.rank() > 0) return {};
   std::vector<RankPlacement> placements(std::size_t(communicator.size()));

@@ -51,16 +51,18 @@ std::vector<RankTimeBreakdown> gather_time_breakdowns(Communicator& communicator
     double queued = -1;  // unknown
   };
   const Message message{.breakdown = own, .queued = queued.value_or(-1)};
-  std::vector<Message> messages = gather_records(communicator, message);
-  if (communicator.rank() > 0) messages = std::vector<Message>();
-  const std::vector<std::string> hosts = gather_common_strings(communicator, host_name());
-  if (communicator.rank() > 0) return {};
+  const std::vector<Message> messages =
+      gather_records_on_rank_0(communicator, std::span(&message, 1));
+  const auto hosts = gather_distinct_strings(communicator, host_name());
   std::vector<RankTimeBreakdown> breakdowns;
   for (const Message& of_rank : messages)
     breakdowns.push_back({int(breakdowns.size()),
-                          hosts[breakdowns.size()],
+                          {},
                           of_rank.breakdown,
                           of_rank.queued < 0 ? std::nullopt : std::optional(of_rank.queued)});
+  if (breakdowns.empty()) return breakdowns;
+  for (const auto& [host, ranks] : hosts)
+    for (const int rank : ranks) breakdowns[std::size_t(rank)].host = host;
   return breakdowns;
 }
 

@@ -17,6 +17,7 @@ void WorkMessage::write(float* own, const RankWork& done) {
 }
 
 std::span<const RankWork> WorkMessage::read(const float* sums) {
+  work_.resize(ranks_);
   const int turn = std::exchange(read_, (read_ + 1) % turns_);
   const auto first = std::size_t(turn) * kRanksAMessage;
   const std::size_t end = std::min(work_.size(), first + kRanksAMessage);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/xxh64.h"
+#include "core/exec/agreement.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 
@@ -54,6 +55,7 @@ ColocatedReadings read_together(Communicator& ranks,
 }
 
 std::uint64_t free_part(Communicator& ranks, const Backend& backend) {
+  if (!any_rank(ranks, backend.memory().free.has_value())) return 0;
   const ColocatedReadings all = read_together(ranks, backend, 0);
   return all.free.value_or(0) / std::uint64_t(all.ranks);
 }
@@ -61,6 +63,7 @@ std::uint64_t free_part(Communicator& ranks, const Backend& backend) {
 std::optional<std::uint64_t> context_part(Communicator& ranks,
                                           const Backend& backend,
                                           std::uint64_t reserved) {
+  if (!any_rank(ranks, backend.memory().free_at_start.has_value())) return std::nullopt;
   const ColocatedReadings all = read_together(ranks, backend, reserved);
   if (!all.free || !all.at_start) return std::nullopt;
   if (*all.at_start < *all.free || *all.at_start - *all.free < all.reserved) return std::nullopt;

@@ -38,7 +38,8 @@ ColocatedReadings read_together(Communicator& ranks,
                                 std::uint64_t reserved);
 
 /// Free bytes of this rank's device, divided by the count of co-located ranks. 0: the device does
-/// not report it. Collective over `ranks`, in host memory.
+/// not report it. Collective over `ranks`, in host memory: nothing is read where no rank's device
+/// does.
 std::uint64_t free_part(Communicator& ranks, const Backend& backend);
 
 /// Bytes that this rank uses on its GPU in addition to its `reserved` bytes: context, libraries,

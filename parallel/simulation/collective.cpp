@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -47,24 +49,72 @@ double take_from_links(const LinkTimes& links, double rounds, std::vector<Member
   return rounds * inside.latency_s + bytes / inside.bytes_per_s;
 }
 
-/// Copies what blocks hold, after all of it was read, as it may be sent from where it comes to.
-void trace(Cluster& cluster, const Members& members, Collective& c) {
-  const bool gathers = c.kind != CollectiveKind::all_to_all;
+/// What blocks without gaps between them cover; nothing: there are gaps.
+std::optional<CommBlock> cover_of(std::span<const CommBlock> blocks) {
+  CommBlock cover;
+  std::int64_t elems = 0;
+  for (const CommBlock& block : blocks) {
+    if (block.elems == 0) continue;
+    const std::int64_t begin = elems == 0 ? block.offset : std::min(cover.offset, block.offset);
+    const std::int64_t end =
+        std::max(elems == 0 ? 0 : cover.offset + cover.elems, block.offset + block.elems);
+    cover = {begin, end - begin};
+    elems += block.elems;
+  }
+  if (elems != cover.elems) return std::nullopt;
+  return cover;
+}
+
+/// Where each member sends all others the same: read before anything is written, as it may be sent
+/// from where it comes to.
+void trace_gather(Cluster& cluster, const Members& members, Collective& c) {
   const bool in_place = c.kind == CollectiveKind::gather_blocks;
-  std::vector<std::vector<std::vector<Stretch>>> sent(
-      members.ranks.size());  // by sender, by receiver
+  std::vector<std::vector<Stretch>> sent;
   for (std::size_t s = 0; s < members.ranks.size(); ++s) {
-    const TracedMemory& memory = *cluster.memory(members.ranks[s]);
     const Collective::Blocks& b = c.blocks[s];
-    if (gathers) sent[s].push_back(memory.read(b.send + b.from[s].offset, b.from[s].elems));
-    for (const CommBlock& block : b.to)
-      sent[s].push_back(memory.read(b.send + block.offset, block.elems));
+    const CommBlock own = (*b.from)[s];
+    sent.push_back(cluster.memory(members.ranks[s])->read(b.send + own.offset, own.elems));
+  }
+  const auto& blocks = c.blocks.front().from;
+  const std::optional<CommBlock> cover = cover_of(*blocks);
+  if (cover && std::ranges::all_of(c.blocks, [&](const auto& b) { return b.from == blocks; })) {
+    // All come to hold the same, which is one piece once it is a sum.
+    TracedMemory whole;
+    for (std::size_t s = 0; s < sent.size(); ++s)
+      whole.write(c.blocks.front().receive + (*blocks)[s].offset, sent[s]);
+    const auto all = whole.read(c.blocks.front().receive + cover->offset, cover->elems);
+    for (std::size_t r = 0; r < members.ranks.size(); ++r)
+      cluster.memory(members.ranks[r])->write(c.blocks[r].receive + cover->offset, all);
+    return;
   }
   for (std::size_t r = 0; r < members.ranks.size(); ++r) {
     TracedMemory& memory = *cluster.memory(members.ranks[r]);
     const Collective::Blocks& b = c.blocks[r];
     for (std::size_t s = 0; s < members.ranks.size(); ++s)
-      if (!in_place || s != r) memory.write(b.receive + b.from[s].offset, sent[s][gathers ? 0 : r]);
+      if (!in_place || s != r) memory.write(b.receive + (*b.from)[s].offset, sent[s]);
+  }
+}
+
+/// No block is sent from where another comes to, so that none is in the way of another. What a
+/// member sends to some receivers is read at once, as each other memory is far away.
+void trace_all_to_all(Cluster& cluster, const Members& members, Collective& c) {
+  constexpr std::size_t kAtOnce = 256;
+  const std::size_t size = members.ranks.size();
+  std::vector<std::vector<Stretch>> sent(size * std::min(size, kAtOnce));  // by receiver and sender
+  for (std::size_t begin = 0; begin < size; begin += kAtOnce) {
+    const std::size_t end = std::min(size, begin + kAtOnce);
+    for (std::size_t s = 0; s < size; ++s) {
+      const TracedMemory& memory = *cluster.memory(members.ranks[s]);
+      const Collective::Blocks& from = c.blocks[s];
+      for (std::size_t r = begin; r < end; ++r)
+        memory.read(from.send + from.to[r].offset, from.to[r].elems, sent[(r - begin) * size + s]);
+    }
+    for (std::size_t r = begin; r < end; ++r) {
+      TracedMemory& memory = *cluster.memory(members.ranks[r]);
+      const Collective::Blocks& to = c.blocks[r];
+      for (std::size_t s = 0; s < size; ++s)
+        memory.write(to.receive + (*to.from)[s].offset, sent[(r - begin) * size + s]);
+    }
   }
 }
 
@@ -131,7 +181,13 @@ void complete(Cluster& cluster, const Members& members, Collective& c) {
                         });
   c.end = is_moved ? c.begin : cluster.links().move(c.begin, rounds, c.sent);
   if (c.kind == CollectiveKind::split) make_parts(cluster, members, c);
-  if (!c.blocks.empty()) trace(cluster, members, c);
+  if (!c.blocks.empty()) {
+    if (c.kind == CollectiveKind::all_to_all)
+      trace_all_to_all(cluster, members, c);
+    else
+      trace_gather(cluster, members, c);
+    c.blocks = {};
+  }
   cluster.scheduler().note_progress();
   c.sent = {};
   c.complete = true;

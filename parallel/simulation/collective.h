@@ -35,7 +35,8 @@ struct Collective {
   struct Blocks {
     const float* send = nullptr;
     float* receive = nullptr;
-    std::vector<CommBlock> to, from;
+    std::vector<CommBlock> to;
+    std::shared_ptr<const std::vector<CommBlock>> from;  // one for all of whom it is equal
   };
   std::vector<Blocks> blocks;  ///< by member, where sums are traced
   std::vector<int> waiting;    ///< ranks

@@ -44,6 +44,18 @@ class SimulatedCommunicator final : public Communicator {
     if (host && bytes > 0) std::memcpy(data, collective->data.data(), bytes);
   }
 
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    // In one message; what a tree forwards is not counted.
+    MemberBytes sent = none();
+    if (member_ != root) (is_near(std::size_t(root)) ? sent.inside : sent.between) = double(bytes);
+    const auto collective =
+        arrive(CollectiveKind::gather, bytes, root, sent, {}, [&](Collective& c) {
+          put(c, std::size_t(member_) * bytes, send, bytes, bytes * members());
+        });
+    if (!finish(collective, {})) return;
+    if (member_ == root && bytes > 0) std::memcpy(recv, collective->data.data(), bytes * members());
+  }
+
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     const std::vector<std::size_t> sizes(members(), bytes);
     gather(CollectiveKind::all_gather, send, recv, sizes);
@@ -185,8 +197,13 @@ class SimulatedCommunicator final : public Communicator {
                    float* receive,
                    std::span<const CommBlock> from) {
     c.blocks.resize(members());
-    c.blocks[std::size_t(member_)] = {
-        send, receive, {to.begin(), to.end()}, {from.begin(), from.end()}};
+    const auto equal = [](const CommBlock& a, const CommBlock& b) {
+      return a.offset == b.offset && a.elems == b.elems;
+    };
+    auto list = c.blocks[std::size_t(c.first)].from;
+    if (!list || !std::ranges::equal(*list, from, equal))
+      list = std::make_shared<const std::vector<CommBlock>>(from.begin(), from.end());
+    c.blocks[std::size_t(member_)] = {send, receive, {to.begin(), to.end()}, std::move(list)};
   }
 
   /// This member comes to its next collective; the last one completes it.

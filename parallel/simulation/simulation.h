@@ -19,7 +19,9 @@
 /// agreement and comparisons are the library's own. What is below them is not there: the device
 /// (SimulatedDevice) computes nothing and says what it would take, the communicators say what they
 /// would send, and ranks are fibers of one thread (RankScheduler). Bytes in host memory travel, so
-/// that ranks agree and disagree as they would.
+/// that ranks agree and disagree as they would. What is equal on all ranks they have once:
+/// programs (SharedPrograms), schedules and plans of exchanges (SharedValues), lists of a call
+/// (CallScratch). A rank of its own takes its stack and little more.
 ///
 /// Exact, whatever the numbers of the models: which collectives each rank calls in which order with
 /// which sizes; that all come to their end for any order of arrival that was tried; which samples

@@ -97,14 +97,40 @@ void TracedMemory::write(const float* to,
                          Expression expression,
                          std::uint64_t first) {
   if (elems == 0) return;
+  const float* end = to + elems;
   cut(to);
-  cut(to + elems);
-  pieces_.erase(pieces_.lower_bound(to), pieces_.lower_bound(to + elems));
-  if (expression != kZero) pieces_[to] = {to + elems, expression, first};
+  cut(end);
+  auto next = pieces_.erase(pieces_.lower_bound(to), pieces_.lower_bound(end));
+  if (expression == kZero) return;
+  const auto follows = [&](Expression other, std::uint64_t left, std::uint64_t right) {
+    return other == expression && (other == kUnknown || left == right);
+  };
+  if (next != pieces_.end() && next->first == end &&
+      follows(next->second.expression, first + std::uint64_t(elems), next->second.first)) {
+    end = next->second.end;
+    next = pieces_.erase(next);
+  }
+  if (next != pieces_.begin()) {
+    auto& [begin, before] = *std::prev(next);
+    if (before.end == to &&
+        follows(before.expression, before.first + std::uint64_t(to - begin), first)) {
+      before.end = end;
+      return;
+    }
+  }
+  pieces_.emplace_hint(next, to, Piece{end, expression, first});
 }
 
 std::vector<Stretch> TracedMemory::read(const float* from, std::int64_t elems) const {
   std::vector<Stretch> stretches;
+  read(from, elems, stretches);
+  return stretches;
+}
+
+void TracedMemory::read(const float* from,
+                        std::int64_t elems,
+                        std::vector<Stretch>& stretches) const {
+  stretches.clear();
   const float* const end = from + elems;
   auto piece = pieces_.upper_bound(from);
   if (piece != pieces_.begin() && std::prev(piece)->second.end > from) --piece;
@@ -123,7 +149,6 @@ std::vector<Stretch> TracedMemory::read(const float* from, std::int64_t elems) c
     from = until;
     ++piece;
   }
-  return stretches;
 }
 
 void TracedMemory::write(float* to, std::span<const Stretch> stretches) {

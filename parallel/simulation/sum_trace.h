@@ -39,6 +39,8 @@ class TracedMemory {
   void write(const float* to, std::int64_t elems, Expression expression, std::uint64_t first);
   void forget(const float* from, std::int64_t elems);
   std::vector<Stretch> read(const float* from, std::int64_t elems) const;
+  /// Into `stretches`, in place of what is there.
+  void read(const float* from, std::int64_t elems, std::vector<Stretch>& stretches) const;
   /// Writes stretches one after another.
   void write(float* to, std::span<const Stretch> stretches);
   /// As Backend::add(). Throws InternalError: elements are added to others than themselves.
@@ -56,7 +58,8 @@ class TracedMemory {
   /// No piece lies on both sides of `at`.
   void cut(const float* at);
 
-  std::map<const float*, Piece> pieces_;  // by begin; they do not overlap
+  // By begin; they do not overlap, and are one where they follow each other alike.
+  std::map<const float*, Piece> pieces_;
 };
 
 }  // namespace lockstep::simulation

@@ -9,6 +9,7 @@ namespace lockstep::simulation {
 std::string_view name_of(CollectiveKind kind) {
   constexpr std::array<std::string_view, kCollectiveKinds> kNames{"barrier",
                                                                   "broadcast",
+                                                                  "gather",
                                                                   "all-gather",
                                                                   "all-gather of several sizes",
                                                                   "all-reduce of integers",
@@ -45,6 +46,7 @@ std::uint64_t message_count(CollectiveKind kind, int members) {
   const auto rounds = std::uint64_t(std::bit_width(unsigned(members - 1)));
   switch (kind) {
     case CollectiveKind::broadcast:
+    case CollectiveKind::gather:
       return 1;
     case CollectiveKind::barrier:
     case CollectiveKind::all_gather:

@@ -10,6 +10,7 @@ namespace lockstep::simulation {
 enum class CollectiveKind : std::uint8_t {
   barrier,
   broadcast,
+  gather,
   all_gather,
   all_gather_v,
   all_reduce_max,
@@ -36,7 +37,8 @@ struct Traffic {
 
 /// Messages that a member of `members` sends: ceil(log2 members) where libraries double distances
 /// or use a tree (barrier, broadcast from rank 0, small all-gathers and all-reduces: Thakur,
-/// Rabenseifner and Gropp 2005; of a broadcast, the mean, (members - 1) / members, counts as 1),
+/// Rabenseifner and Gropp 2005; of a broadcast and a gather, the mean, (members - 1) / members,
+/// counts as 1),
 /// members - 1 in a ring (all-gathers of several sizes).
 std::uint64_t message_count(CollectiveKind kind, int members);
 

@@ -27,6 +27,9 @@ class WrappedCommunicator : public Communicator {
   void broadcast(void* data, std::size_t bytes, int root) override {
     inner_->broadcast(data, bytes, root);
   }
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    inner_->gather(send, recv, bytes, root);
+  }
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     inner_->all_gather(send, recv, bytes);
   }

@@ -47,7 +47,22 @@ std::optional<watch::Strangers> StrangerWatch::look(const PositionNote& note, do
   return strangers;
 }
 
+void StrangerWatch::keep(const watch::Strangers& strangers) {
+  const auto at = std::ranges::find(kept_, strangers.rank, &watch::Strangers::rank);
+  if (at == kept_.end())
+    kept_.push_back(strangers);
+  else
+    *at = strangers;
+}
+
+watch::Strangers StrangerWatch::take() {
+  const watch::Strangers first = kept_.front();
+  kept_.pop_front();
+  return first;
+}
+
 void StrangerWatch::hear(const watch::Strangers& strangers) {
+  if (peers_.rank() > 0) return keep(strangers);
   auto at = std::ranges::find(heard_, strangers.rank, &Heard::rank);
   if (at == heard_.end()) at = std::ranges::find(heard_, -1, &Heard::rank);
   if (at == heard_.end()) return;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +26,12 @@ class StrangerWatch {
   /// other may be frozen), and has made no progress for half of the limit. Nothing where there is
   /// none, and was none before.
   std::optional<watch::Strangers> look(const PositionNote& note, double now);
+  /// What another rank tells rank 0, which a rank between them keeps.
   void hear(const watch::Strangers& strangers);
+  /// Above rank 0: until the parent can be sent it; of each rank the last.
+  void keep(const watch::Strangers& strangers);
+  bool keeps_some() const { return !kept_.empty(); }
+  watch::Strangers take();
   /// Lines on this host's as it is now, and on what was heard of others.
   std::string all() const;
 
@@ -45,6 +51,7 @@ class StrangerWatch {
   double progressed_ = 0, looked_ = 0;
   std::array<std::uint64_t, 3> place_{};
   std::array<Heard, 16> heard_;
+  std::deque<watch::Strangers> kept_;
 };
 
 }  // namespace lockstep

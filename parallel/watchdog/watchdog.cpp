@@ -229,8 +229,9 @@ class Watchdog::State final : public watch::PeerListener {
     const bool passes_on = peers_.parent_is_idle();
     peers_.send_beat(own, passes_on ? node_.news(time) : watch::HeartbeatRelay::News{});
     if (passes_on) node_.mark_told();
-    if (const auto strangers = strangers_.look(note, time))
-      peers_.send_to_parent(Kind::strangers, *strangers);
+    if (const auto strangers = strangers_.look(note, time)) strangers_.keep(*strangers);
+    while (strangers_.keeps_some() && peers_.parent_is_idle())
+      peers_.send_to_parent(Kind::strangers, strangers_.take());
   }
 
   /// Before anything that was seen in a turn.
@@ -251,12 +252,7 @@ class Watchdog::State final : public watch::PeerListener {
     pass_on(node_.on_goodbye(from, goodbye.after_error != 0, woken()));
   }
   void on_ended(const watch::RankEnded& ended) override { pass_on(node_.on_ended(ended, woken())); }
-  void on_strangers(const watch::Strangers& strangers) override {
-    if (peers_.rank() == 0)
-      strangers_.hear(strangers);
-    else if (peers_.parent_is_idle())
-      peers_.send_to_parent(Kind::strangers, strangers);
-  }
+  void on_strangers(const watch::Strangers& strangers) override { strangers_.hear(strangers); }
   void on_closed(int from) override { pass_on(node_.on_closed(from, woken())); }
 
   void on_record(int from, const watch::PackedRecord& packed) override {

@@ -125,7 +125,8 @@ TEST(AgreementCost, OfSharedDevicesIsSomeBytesARank) {
   EXPECT_NEAR(of_each([&](RankContext& c) { gpu_sharing(c.communicator(), gpu); }), 16, 1);
   EXPECT_NEAR(of_each([&](RankContext& c) { ranks_before(c.communicator(), gpu); }), 8, 1);
   EXPECT_NEAR(of_each([](RankContext& c) { memory_headroom(c); }), 32, 1);
-  EXPECT_NEAR(of_each([](RankContext& c) { free_part(c.communicator(), c.backend()); }), 32, 1);
+  EXPECT_NEAR(of_each([](RankContext& c) { free_part(c.communicator(), c.backend()); }), 0, 1)
+      << "where no device reports what is free";
 }
 
 /// Steps are as long as they like: what a second costs follows from the time between messages.

@@ -28,6 +28,11 @@ void check_blocking(Communicator& comm) {
   comm.all_gather(&rank, ranks.data(), sizeof rank);
   wait_for_device();
   EXPECT_EQ(ranks, expected);
+  for (int root = 0; root < size; ++root) {
+    std::vector<int> gathered(rank == root ? std::size_t(size) : 0, -1);
+    comm.gather(&rank, rank == root ? gathered.data() : nullptr, sizeof rank, root);
+    EXPECT_EQ(gathered, rank == root ? expected : std::vector<int>());
+  }
 
   // Rank r contributes r copies of r: rank 0 nothing.
   std::vector<std::size_t> bytes;

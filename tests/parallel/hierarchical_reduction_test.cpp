@@ -107,11 +107,11 @@ float sum_on_two_levels(const std::vector<ExchangePlan>& plans,
       const std::vector<float> own = own_sums(plans[r], leaves, owners[r]);
       operands.insert(operands.end(), own.begin(), own.end());
     }
-    const LevelPlan& on_host = plans[first].by_host[0];
+    const LevelPlan& on_host = plans[first].on_host;
     EXPECT_EQ(on_host.nodes(), int(operands.size()));
     for (const NodeSum& sum : on_host.sums) of_hosts.push_back(finish(sum, operands));
   }
-  const LevelPlan& across = plans[0].by_host[1];
+  const LevelPlan& across = plans[0].across_hosts();
   EXPECT_EQ(across.nodes(), int(of_hosts.size()));
   EXPECT_EQ(across.sums.size(), 1u);
   return finish(across.sums.front(), of_hosts);
@@ -121,13 +121,12 @@ float sum_on_two_levels(const std::vector<ExchangePlan>& plans,
 void expect_all_chunks(const std::vector<ExchangePlan>& plans, int per_host) {
   std::vector<int> chunks;
   for (int rank = 0; rank < int(plans.size()); ++rank) {
-    const LevelPlan &host = plans[std::size_t(rank)].by_host[0],
-                    &across = plans[std::size_t(rank)].by_host[1];
+    const LevelPlan &host = plans[std::size_t(rank)].on_host,
+                    &across = plans[std::size_t(rank)].across_hosts();
     EXPECT_EQ(host.members(), per_host);
     EXPECT_EQ(across.members() * per_host, int(plans.size()));
-    EXPECT_EQ(across.first_chunk, host.first_chunk + rank % per_host * host.chunks);
     EXPECT_EQ(across.members() * across.chunks, host.chunks);
-    chunks.push_back(across.first_chunk + rank / per_host * across.chunks);
+    chunks.push_back(rank % per_host * host.chunks + rank / per_host * across.chunks);
   }
   std::ranges::sort(chunks);
   for (int c = 0; c < int(chunks.size()); ++c) EXPECT_EQ(chunks[std::size_t(c)], c);
@@ -177,7 +176,7 @@ void check_plans(const std::vector<ShardRange>& owners, int shards, int per_host
   const std::vector<ExchangePlan> plans = plans_of_all(owners, shards, per_host);
   for (int rank = 0; rank < ranks; ++rank) {
     const ExchangePlan& plan = plans[std::size_t(rank)];
-    ASSERT_EQ(plan.by_host.size(), 2u);
+    ASSERT_TRUE(plan.has_two_levels());
     const int host = rank / per_host;
     const auto begin = of_ranks.begin() + host * per_host;
     const int others = std::accumulate(begin, begin + per_host, 0) - of_ranks[std::size_t(rank)];
@@ -271,7 +270,7 @@ TEST(LevelPlan, ReceivesWhatTheBoundAllows) {
 
 bool has_levels(int shards, int ranks, int per_host, Reduction reduction) {
   const std::vector<ShardRange> owners = shard_owners(shards, ranks, 1);
-  return !make_exchange_plan(shards, owners, 0, per_host, reduction).by_host.empty();
+  return make_exchange_plan(shards, owners, 0, per_host, reduction).has_two_levels();
 }
 
 TEST(LevelPlan, Examples) {

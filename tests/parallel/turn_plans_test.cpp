@@ -81,18 +81,18 @@ void expect_tree(const ScheduleSettings& settings, int per_host) {
   for (int turn = 0; turn < schedule.turns; ++turn) {
     const ExchangePlan& plan = plans[std::size_t(turn)];
     const std::span<const ShardRange> owners = schedule.owners(turn);
-    EXPECT_EQ(plan.keeps, turn + 1 < schedule.turns);
-    whole = run_level(plan.all, leaves_of(owners), places);
-    EXPECT_EQ(whole.has_value(), !plan.keeps);
+    EXPECT_EQ(plan.common->keeps, turn + 1 < schedule.turns);
+    whole = run_level(plan.all(), leaves_of(owners), places);
+    EXPECT_EQ(whole.has_value(), !plan.common->keeps);
     if (!has_hosts) continue;
     std::vector<float> sums;
     for (std::size_t host = 0; host < of_host.size(); ++host) {
-      const LevelPlan& on_host = of_host[host][std::size_t(turn)].by_host[0];
+      const LevelPlan& on_host = of_host[host][std::size_t(turn)].on_host;
       EXPECT_TRUE(on_host.kept.empty());
       const auto own = owners.subspan(host * std::size_t(per_host), std::size_t(per_host));
       for (const NodeSum& sum : on_host.sums) sums.push_back(sum_of(sum.finish, leaves_of(own)));
     }
-    of_hosts = run_level(plan.by_host[1], sums, host_places);
+    of_hosts = run_level(plan.across_hosts(), sums, host_places);
   }
   EXPECT_EQ(whole, expected);
   if (has_hosts) {

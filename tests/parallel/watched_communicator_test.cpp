@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/watched_communicator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>
@@ -34,6 +35,9 @@ bool all_collectives_work(Communicator& comm) {
   std::iota(expected.begin(), expected.end(), 0);
   comm.all_gather(&rank, all.data(), sizeof rank);
   bool good = word == 0 && all == expected;
+  std::ranges::fill(all, -1);
+  comm.gather(&rank, rank + 1 == ranks ? all.data() : nullptr, sizeof rank, ranks - 1);
+  good &= rank + 1 == ranks ? all == expected : all == std::vector<int>(count, -1);
   comm.all_gather_v(&rank, all.data(), std::vector<std::size_t>(count, sizeof rank));
   good &= all == expected;
   std::vector<std::uint64_t> most{std::uint64_t(rank)};
@@ -64,7 +68,7 @@ TEST(WatchedCommunicator, DoesWhatTheOneInsideDoes) {
     EXPECT_TRUE(all_collectives_work(*part));
     EXPECT_EQ(position.read().collective.name, nullptr);
     // Blocking ones and waits, of `comm` and of its part, and the split.
-    EXPECT_EQ(position.read().collectives, 15u);
+    EXPECT_EQ(position.read().collectives, 17u);
   }
 }
 

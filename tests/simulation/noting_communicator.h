@@ -23,6 +23,9 @@ class NotingCommunicator final : public WrappedCommunicator {
   void broadcast(void* data, std::size_t bytes, int root) override {
     note("broadcast", bytes), WrappedCommunicator::broadcast(data, bytes, root);
   }
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    note("gather", bytes), WrappedCommunicator::gather(send, recv, bytes, root);
+  }
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     note("all-gather", bytes), WrappedCommunicator::all_gather(send, recv, bytes);
   }

@@ -106,6 +106,10 @@ class NcclCommunicator final : public Communicator {
       });
   }
 
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    host_.gather(send, recv, bytes, root);
+  }
+
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     if (on_host(recv, send)) return host_.all_gather(send, recv, bytes);
     if (!link_) return backend_.copy(recv, send, bytes);
