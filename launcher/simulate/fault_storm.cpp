@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "launcher/launch/restart_policy.h"
 #include "launcher/simulate/slow_outcome.h"
 #include "launcher/simulate/storm_storage.h"
 #include "lockstep/error.h"

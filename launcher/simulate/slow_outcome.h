@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "launcher/simulate/fault_storm.h"
+#include "launcher/simulate/storm_request.h"
 
 namespace lockstep {
 
