@@ -61,7 +61,8 @@ TEST_F(RunFolderTest, WhatASupervisorTellsOfAFaultIsRecordedAfterTheFirstStep) {
   folder.begin();
   Console console(Console::Kind::lines);
   Recovery recovery(*facts, folder, console);
-  const ResumeRecord resumed{.step = 90};
+  ResumeRecord resumed;
+  resumed.step = 90;
   recovery.on_start(&resumed);
   EXPECT_THAT(read(out() + "/metrics.jsonl"), IsEmpty());
   recovery.on_first_step();
