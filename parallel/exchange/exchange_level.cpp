@@ -49,8 +49,9 @@ void ExchangeLevel::reserve_scratch() const {
   CallScratch& scratch = CallScratch::of_thread();
   (void)CallScratch::take(scratch.to, std::size_t(members_));
   (void)CallScratch::take(scratch.from, std::size_t(members_));
-  (void)CallScratch::take(scratch.operands, std::size_t(plan_->operands()));
-  (void)CallScratch::take(scratch.terms, std::size_t(plan_->operands()));
+  SumLists lists;
+  (void)lists.operands(std::size_t(plan_->operands()));
+  (void)lists.terms(std::size_t(plan_->operands()));
 }
 
 std::int64_t ExchangeLevel::received(Bucket bucket) const {
@@ -101,11 +102,11 @@ void ExchangeLevel::start_all_to_all(Bucket bucket,
   }
 }
 
-std::span<float*> ExchangeLevel::find_operands(Bucket bucket,
+std::span<float*> ExchangeLevel::find_operands(SumLists& lists,
+                                               Bucket bucket,
                                                std::span<float* const> own,
                                                float* receive) const {
-  const auto operands =
-      CallScratch::take(CallScratch::of_thread().operands, std::size_t(plan_->operands()));
+  const auto operands = lists.operands(std::size_t(plan_->operands()));
   const std::int64_t stride = chunks_of(bucket.elems, 0, plan_->chunks, ranks_).elems;
   const std::int64_t begin = piece(bucket.elems, member_).offset - stretch(bucket.elems).offset;
   std::size_t operand = 0;
@@ -125,7 +126,8 @@ void ExchangeLevel::sum(Bucket bucket,
                         std::span<float* const> own,
                         float* receive,
                         const KeptSums& kept) {
-  const std::span<float*> operands = find_operands(bucket, own, receive);
+  SumLists lists;
+  const std::span<float*> operands = find_operands(lists, bucket, own, receive);
   for (std::size_t i = 0; i < plan_->kept.size(); ++i)
     operands[std::size_t(plan_->nodes()) + i] = kept.at(plan_->kept[i], bucket);
   const CommBlock own_piece = piece(bucket.elems, member_);
@@ -133,7 +135,7 @@ void ExchangeLevel::sum(Bucket bucket,
   for (std::size_t i = 0; i < plan_->sums.size(); ++i) {
     const FinishTree& finish = plan_->sums[i].finish;
     if (!last_level_ && finish.leaves.size() == 1) continue;  // It is its sum where it is.
-    const auto terms = CallScratch::take(CallScratch::of_thread().terms, finish.leaves.size());
+    const auto terms = lists.terms(finish.leaves.size());
     to_terms(finish, operands, terms);
     float* const result = !last_level_           ? operands[std::size_t(places_[i])]
                           : plan_->places[i] < 0 ? last
@@ -145,7 +147,8 @@ void ExchangeLevel::sum(Bucket bucket,
 std::span<float* const> ExchangeLevel::sums(Bucket bucket,
                                             std::span<float* const> own,
                                             float* receive) {
-  const std::span<float* const> operands = find_operands(bucket, own, receive);
+  SumLists lists;
+  const std::span<float* const> operands = find_operands(lists, bucket, own, receive);
   for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] = operands[std::size_t(places_[i])];
   return sums_;
 }

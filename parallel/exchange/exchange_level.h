@@ -15,6 +15,8 @@
 
 namespace lockstep {
 
+class SumLists;
+
 /// One level's part in the exchange of a bucket:
 ///   start_all_to_all() of pieces; their requests complete; sum() the own piece in tree order, on
 ///   a host to sums() that the next level sends on
@@ -60,8 +62,11 @@ class ExchangeLevel {
  private:
   CommBlock piece(std::int64_t elems, int member) const;
   CommBlock stretch(std::int64_t elems) const;  // all pieces
-  /// Of the own piece, in CallScratch.
-  std::span<float*> find_operands(Bucket bucket, std::span<float* const> own, float* receive) const;
+  /// Of the own piece.
+  std::span<float*> find_operands(SumLists& lists,
+                                  Bucket bucket,
+                                  std::span<float* const> own,
+                                  float* receive) const;
   void reserve_scratch() const;
   void count(int member, std::int64_t elems);
 

@@ -46,12 +46,12 @@ std::span<const ExchangePlan> PlanCache::of(const Schedule& schedule) {
   for (const auto& plans : plans_)
     if (plans->shards == schedule.shards && plans->owners == schedule.shards_of_rank)
       return plans->turns;
+  auto plans = std::make_unique<Plans>();
+  plans->shards = schedule.shards;
+  plans->owners = schedule.shards_of_rank;
+  plans->turns = make(schedule);
   if (plans_.size() == kMaxPlans) plans_.erase(plans_.begin());
-  Plans& plans = *plans_.emplace_back(std::make_unique<Plans>());
-  plans.shards = schedule.shards;
-  plans.owners = schedule.shards_of_rank;
-  plans.turns = make(schedule);
-  return plans.turns;
+  return plans_.emplace_back(std::move(plans))->turns;
 }
 
 std::vector<ExchangePlan> PlanCache::make(const Schedule& schedule) const {

@@ -74,8 +74,9 @@ void SmallBucketAllGather::begin(const ExchangePlan& plan) {
   plan_ = &plan;
   // So that no step allocates.
   CallScratch& scratch = CallScratch::of_thread();
-  (void)CallScratch::take(scratch.operands, std::size_t(plan.all().operands()));
-  (void)CallScratch::take(scratch.terms, std::size_t(plan.all().operands()));
+  SumLists lists;
+  (void)lists.operands(std::size_t(plan.all().operands()));
+  (void)lists.terms(std::size_t(plan.all().operands()));
   (void)CallScratch::take(scratch.sizes, std::size_t(ranks_));
 }
 
@@ -101,14 +102,15 @@ void SmallBucketAllGather::finish(Bucket bucket) {
   }
   sent_.all += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - 1);
   sent_.network += std::uint64_t(own) * bytes * std::uint64_t(ranks_ - ranks_per_host_);
-  const auto operands = CallScratch::take(scratch.operands, std::size_t(all.operands()));
+  SumLists lists;
+  const auto operands = lists.operands(std::size_t(all.operands()));
   const auto nodes = std::size_t(all.nodes());
   for (std::size_t i = 0; i < operands.size(); ++i)
     operands[i] = i < nodes ? received + std::int64_t(i) * bucket.elems
                             : kept_.at(all.kept[i - nodes], bucket);
   for (std::size_t i = 0; i < all.sums.size(); ++i) {
     const FinishTree& finish = all.sums[i].finish;
-    const auto terms = CallScratch::take(scratch.terms, finish.leaves.size());
+    const auto terms = lists.terms(finish.leaves.size());
     to_terms(finish, operands, terms);
     backend_.sum_tree(terms,
                       all.places[i] < 0 ? kept_.last(bucket, gradients_ + bucket.offset)

@@ -137,6 +137,9 @@ class MortalCommunicator final : public WrappedCommunicator {
   void broadcast(void* data, std::size_t bytes, int root) override {
     live(), WrappedCommunicator::broadcast(data, bytes, root);
   }
+  void gather(const void* send, void* recv, std::size_t bytes, int root) override {
+    live(), WrappedCommunicator::gather(send, recv, bytes, root);
+  }
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
     live(), WrappedCommunicator::all_gather(send, recv, bytes);
   }

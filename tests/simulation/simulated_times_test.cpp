@@ -103,6 +103,19 @@ TEST(SimulatedTimes, MeasuredStepsDifferByTheirFactors) {
   EXPECT_GT(most, least);
 }
 
+// A rank that adds lets others have its core in the middle of its sums.
+TEST(SimulatedTimes, SumsAreFollowedWhereRanksTakeTurnsOnCores) {
+  const auto tree_of = [](int ranks) {
+    SimulationRequest request = on_processors(ranks);
+    request.cluster.traces_sums = true;
+    request.cluster.device.cores = 2;
+    return simulate(request).tree;
+  };
+  const Expression alone = tree_of(1);
+  EXPECT_NE(alone, kUnknown);
+  for (const int ranks : {2, 4, 8}) EXPECT_EQ(tree_of(ranks), alone) << ranks << " ranks";
+}
+
 TEST(SimulatedTimes, GpusWaitForTheExchangeThatBackwardDoesNotHide) {
   SimulationRequest request = small_training(16, 8);
   request.cluster.traces_sums = false;
