@@ -51,9 +51,9 @@ TEST(FaultStorm, ADeathLosesWhatWasNotSaved) {
   EXPECT_EQ(outcome.verdict, "died");
   EXPECT_EQ(outcome.lost_steps, 100);
   EXPECT_LT(*outcome.detected_s, 1);
-  // Back-off, launch, the checkpoint read by eight hosts, start-up.
-  EXPECT_NEAR(*outcome.restart_s, 5 + 60 + 80 + 40, 1e-6);
-  EXPECT_NEAR(*outcome.next_step_s, *outcome.detected_s + 185 + 1, 1);
+  // Launch, the checkpoint read by eight hosts, start-up.
+  EXPECT_NEAR(*outcome.restart_s, 60 + 80 + 40, 1e-6);
+  EXPECT_NEAR(*outcome.next_step_s, *outcome.detected_s + 180 + 1, 1);
   EXPECT_EQ(result.lost_steps, 100);
   EXPECT_EQ(result.restarts, 1);
   EXPECT_EQ(result.wrongly_named, 0);
@@ -80,12 +80,12 @@ TEST(FaultStorm, AShortFreezeCostsItsTimeAlone) {
 TEST(FaultStorm, FaultsDuringRecoveryAreMetThere) {
   const StormResult result =
       run_storm(small_storm({{.at = 800.5, .kind = FaultKind::rank_dies, .who = 1},
-                             {.at = 803, .kind = FaultKind::rank_dies, .who = 2},  // a pause
-                             {.at = 850, .kind = FaultKind::rank_dies, .who = 3},  // launch
-                             {.at = 930, .kind = FaultKind::rank_dies, .who = 4},  // start-up
-                             {.at = 931, .kind = FaultKind::rank_slows, .who = 4, .seconds = 5}}));
-  EXPECT_EQ(result.faults[1].met_in, "a pause");
-  EXPECT_EQ(result.faults[2].met_in, "launch");
+                             {.at = 850, .kind = FaultKind::rank_dies, .who = 2},   // launch
+                             {.at = 853, .kind = FaultKind::rank_dies, .who = 3},   // a pause
+                             {.at = 1005, .kind = FaultKind::rank_dies, .who = 4},  // start-up
+                             {.at = 1006, .kind = FaultKind::rank_slows, .who = 4, .seconds = 5}}));
+  EXPECT_EQ(result.faults[1].met_in, "launch");
+  EXPECT_EQ(result.faults[2].met_in, "a pause");
   EXPECT_EQ(result.faults[3].met_in, "start-up");
   EXPECT_EQ(result.faults[3].named, 4);
   EXPECT_EQ(result.restarts, 3);
