@@ -93,7 +93,8 @@ double number_of(const json& object, const std::string& key, const std::string& 
   return value;
 }
 
-/// Nothing where it is no JSON, or nested deeper than such a file is: what is deep is not built.
+/// Nothing where it is not JSON, or is nested deeper than such a file is: what is deep is not
+/// built.
 std::optional<json> parse_shallow(const std::string& text) {
   constexpr int kDeepest = 3;
   bool is_deep = false;
@@ -233,12 +234,12 @@ KernelTimes parse_kernel_times(const std::string& text, const std::string& name)
   const json factors = object.value("step_factors", json::array());
   if (!factors.is_array()) refuse("'step_factors' must be a list");
   for (const json& factor : factors) {
-    constexpr double kMost = 1e6;
+    constexpr double kMaxFactor = 1e6;
     const double value = factor.is_number() ? factor.get<double>() : 0;
-    if (!(value > 0 && value <= kMost) ||
+    if (!(value > 0 && value <= kMaxFactor) ||
         (!times.step_factors.empty() && value < times.step_factors.back()))
       refuse(fmt::format("'step_factors' must be positive numbers in ascending order, at most {:g}",
-                         kMost));
+                         kMaxFactor));
     times.step_factors.push_back(factor.get<double>());
   }
   return times;
