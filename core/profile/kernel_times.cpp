@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/profile/profiler.h"
 #include "lockstep/error.h"
@@ -73,17 +74,47 @@ void add_sums(const Profiler& profiler, KernelTimes& times) {
   times.step_s = std::max(0.0, times.step_s - last * seconds);
 }
 
-double number_of(const json& object, const char* key, const std::string& name) {
+/// Beyond these a simulated clock would lose its microseconds.
+constexpr double kMaxMicroseconds = 1e9, kMaxRate = 1e21;
+
+double number_of(const json& object, const std::string& key, const std::string& name, double most) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_number() || !(found->get<double>() >= 0) ||
-      !std::isfinite(found->get<double>()))
+  const double value = found != object.end() && found->is_number() ? found->get<double>() : -1;
+  if (!(value >= 0 && value <= most))
     throw ConfigError(
-        fmt::format("{}: '{}' must be a number that is not negative, got {}",
+        fmt::format("{}: '{}' must be a number from 0 to {:g}, got {}",
                     name,
                     key,
-                    found == object.end() ? std::string("nothing") : found->dump()),
+                    most,
+                    found == object.end() ? "nothing"
+                    : found->is_number()  ? fmt::format("{:g}", found->get<double>())
+                                          : std::string(found->type_name())),
         "lockstep train --profile --ranks 1 writes kernel_times.json into the folder of its run");
-  return found->get<double>();
+  return value;
+}
+
+/// Nothing where it is not JSON, or is nested deeper than such a file is: what is deep is not
+/// built.
+std::optional<json> parse_shallow(const std::string& text) {
+  constexpr int kDeepest = 3;
+  bool is_deep = false;
+  const auto keep = [&](int depth, json::parse_event_t, json&) {
+    is_deep |= depth > kDeepest;
+    return depth <= kDeepest;
+  };
+  json object = json::parse(text, keep, false);
+  if (is_deep || !object.is_object()) return std::nullopt;
+  return object;
+}
+
+/// A member as a short text of an error.
+std::string short_text(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return "nothing";
+  constexpr std::size_t kLongest = 40;
+  return found->is_structured()
+             ? found->type_name()
+             : found->dump(-1, ' ', false, json::error_handler_t::replace).substr(0, kLongest);
 }
 
 }  // namespace
@@ -104,10 +135,14 @@ double KernelTimes::factor_at(double u) const {
   return step_factors.size() < 2 ? 1 : quantile(step_factors, std::clamp(u, 0.0, 1.0));
 }
 
-KernelTimes kernel_times_of(const Profiler& profiler, const DevicePeaks& peaks) {
+KernelTimes kernel_times_of(const Profiler& profiler,
+                            const DevicePeaks& peaks,
+                            bool gpu,
+                            int ranks) {
   KernelTimes times;
   times.peaks = peaks;
-  times.gpu = profiler.device() != nullptr;
+  times.gpu = gpu;
+  times.ranks = ranks;
   const double in_nodes = add_nodes(profiler, times);
   if (times.gpu || profiler.step_times().size() < kMinSteps) return times;
   std::vector<double> nodes, rests;
@@ -139,6 +174,7 @@ std::string to_json(const KernelTimes& times) {
   for (const auto& [name, seconds] : times.seconds) kernels[name] = seconds * 1e6;
   return json{{"format", kFormat},
               {"device", times.gpu ? "gpu" : "cpu"},
+              {"ranks", times.ranks},
               {"peaks",
                {{"fp32_flops", times.peaks.fp32_flops},
                 {"bf16_flops", times.peaks.bf16_flops},
@@ -160,38 +196,50 @@ KernelTimes parse_kernel_times(const std::string& text, const std::string& name)
         name + ": " + what,
         "lockstep train --profile --ranks 1 writes kernel_times.json into the folder of its run");
   };
-  const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) refuse("not a JSON object");
+  const std::optional<json> parsed = parse_shallow(text);
+  if (!parsed) refuse("not a JSON object as such a file holds");
+  const json& object = *parsed;
   if (object.value("format", json()) != kFormat)
-    refuse(fmt::format("'format' must be {}, got {}",
-                       kFormat,
-                       object.contains("format") ? object["format"].dump() : "nothing"));
+    refuse(fmt::format("'format' must be {}, got {}", kFormat, short_text(object, "format")));
   const json device = object.value("device", json());
   if (device != "gpu" && device != "cpu")
-    refuse("'device' must be \"cpu\" or \"gpu\", got " + device.dump());
+    refuse("'device' must be \"cpu\" or \"gpu\", got " + short_text(object, "device"));
+  if (object.contains("ranks") && object["ranks"] != 1)
+    refuse("times of a run of one rank are needed, those of more hold their exchange; 'ranks' is " +
+           short_text(object, "ranks"));
   const json peaks = object.value("peaks", json());
   const json kernels = object.value("kernels_us", json());
   if (!peaks.is_object() || !kernels.is_object())
     refuse("'peaks' and 'kernels_us' must be objects");
   KernelTimes times;
   times.gpu = device == "gpu";
-  times.peaks = {.fp32_flops = number_of(peaks, "fp32_flops", name),
-                 .bf16_flops = number_of(peaks, "bf16_flops", name),
-                 .bytes = number_of(peaks, "bytes_per_s", name)};
-  if (!(times.peaks.fp32_flops > 0 && times.peaks.bytes > 0))
-    refuse("'fp32_flops' and 'bytes_per_s' of 'peaks' must be positive");
-  times.kernel_s = number_of(object, "kernel_us", name) * 1e-6;
-  times.launch_s = number_of(object, "launch_us", name) * 1e-6;
-  times.micro_batch_s = number_of(object, "micro_batch_us", name) * 1e-6;
-  times.step_s = number_of(object, "step_us", name) * 1e-6;
-  times.sum_bytes_per_s = number_of(object, "sum_bytes_per_s", name);
+  times.peaks = {.fp32_flops = number_of(peaks, "fp32_flops", name, kMaxRate),
+                 .bf16_flops = number_of(peaks, "bf16_flops", name, kMaxRate),
+                 .bytes = number_of(peaks, "bytes_per_s", name, kMaxRate)};
+  constexpr double kMinRate = 1e6;
+  if (!(times.peaks.fp32_flops >= kMinRate && times.peaks.bytes >= kMinRate))
+    refuse(fmt::format("'fp32_flops' and 'bytes_per_s' of 'peaks' must be {:g} or more", kMinRate));
+  const auto seconds_of = [&](const char* key) {
+    return number_of(object, key, name, kMaxMicroseconds) * 1e-6;
+  };
+  times.kernel_s = seconds_of("kernel_us");
+  times.launch_s = seconds_of("launch_us");
+  times.micro_batch_s = seconds_of("micro_batch_us");
+  times.step_s = seconds_of("step_us");
+  times.sum_bytes_per_s = number_of(object, "sum_bytes_per_s", name, kMaxRate);
+  if (times.sum_bytes_per_s > 0 && times.sum_bytes_per_s < kMinRate)
+    refuse(fmt::format("'sum_bytes_per_s' must be 0, unknown, or {:g} or more", kMinRate));
   for (const auto& [kernel, value] : kernels.items())
-    times.seconds[kernel] = number_of(kernels, kernel.c_str(), name) * 1e-6;
+    times.seconds[kernel] = number_of(kernels, kernel, name, kMaxMicroseconds) * 1e-6;
   const json factors = object.value("step_factors", json::array());
+  if (!factors.is_array()) refuse("'step_factors' must be a list");
   for (const json& factor : factors) {
-    if (!factor.is_number() || !(factor.get<double>() > 0) ||
-        (!times.step_factors.empty() && factor.get<double>() < times.step_factors.back()))
-      refuse("'step_factors' must be positive numbers in ascending order, got " + factors.dump());
+    constexpr double kMaxFactor = 1e6;
+    const double value = factor.is_number() ? factor.get<double>() : 0;
+    if (!(value > 0 && value <= kMaxFactor) ||
+        (!times.step_factors.empty() && value < times.step_factors.back()))
+      refuse(fmt::format("'step_factors' must be positive numbers in ascending order, at most {:g}",
+                         kMaxFactor));
     times.step_factors.push_back(factor.get<double>());
   }
   return times;

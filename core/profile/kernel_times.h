@@ -22,10 +22,11 @@ std::string kernel_name(const Operator& op,
 /// How long the kernels of one rank took, for predictions of runs of more of them.
 struct KernelTimes {
   bool gpu = false;
+  int ranks = 1;                          ///< of the run that was measured
   DevicePeaks peaks;                      ///< of the device: for kernels that are not here
   std::map<std::string, double> seconds;  ///< of one run, by kernel_name()
   double kernel_s = 0;       ///< of a kernel that is not here, more than the peaks allow
-  double launch_s = 0;       ///< of the host, to hand a kernel over
+  double launch_s = 0;       ///< of the host, to hand a kernel over; 0: unknown
   double micro_batch_s = 0;  ///< of the host, to load and copy a micro-batch
   /// Read and written in sums of shards; 0: unknown, `peaks` have it.
   double sum_bytes_per_s = 0;
@@ -41,7 +42,11 @@ struct KernelTimes {
 
 /// Of what a stopped profiler saw. On the processor's clock `seconds` and the other times are of a
 /// median step; of a device that was traced, its own means, and nothing is known of the host.
-KernelTimes kernel_times_of(const Profiler& profiler, const DevicePeaks& peaks);
+/// `gpu`: what the device is, also where its own clock could not be asked. `ranks`: of the run.
+KernelTimes kernel_times_of(const Profiler& profiler,
+                            const DevicePeaks& peaks,
+                            bool gpu,
+                            int ranks);
 
 std::string to_json(const KernelTimes& times);
 /// Throws ConfigError naming `name`, the member, what it is and what it should be.

@@ -164,6 +164,10 @@ SimulateFlags parse_simulate_flags(const std::vector<std::string>& arguments) {
                      says(arguments, {"--network"}),
                      flags.network);
   if (!raw.hosts.empty()) take_hosts(raw.hosts, flags);
+  if (flags.time.times && !flags.time.times->gpu && !says(arguments, {"--network"}) &&
+      !flags.ranks.empty() && std::ranges::max(flags.ranks) > flags.network.ranks_per_host)
+    throw ConfigError("--kernel-times of a processor on several hosts needs --network",
+                      "without it ranks have shared memory between them, as those of one host");
   if (flags.ranks.empty())
     throw ConfigError("simulate needs --ranks or --hosts", "--ranks 8,64,1024, or --hosts 128x8");
   flags.rate = parse_device_rate(raw.rate);

@@ -101,7 +101,8 @@ void apply(const TimeFlags& flags, simulation::DeviceModel& device) {
   if (!flags.times) return;
   device.times = flags.times;
   device.peaks = flags.times->peaks;
-  device.launch_s = flags.times->launch_s;
+  // The processor has none to hand over; of a device an unknown one is what it is without the file.
+  if (!flags.times->gpu || flags.times->launch_s > 0) device.launch_s = flags.times->launch_s;
   device.gpu = flags.times->gpu;
   device.cores = flags.cores;
   device.contention = flags.contention;

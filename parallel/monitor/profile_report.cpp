@@ -144,7 +144,9 @@ ProfileRecord make_profile(RankContext& context, Profiler& profiler, std::int64_
   const double whole = device != nullptr ? profiler.seconds() : seconds_of(tables.operators);
   record.lines = finish(tables.operators, steps, whole);
   record.nodes = finish(tables.nodes, steps, whole);
-  record.kernel_times = to_json(kernel_times_of(profiler, record.peaks));
+  const bool gpu = !context.backend().memory().pool.empty();
+  record.kernel_times =
+      to_json(kernel_times_of(profiler, record.peaks, gpu, context.communicator().size()));
   const std::string events = trace_events(profiler, communicator.rank());
   record.trace = fmt::format("[\n{}\n]\n", fmt::join(gather_strings(communicator, events), ",\n"));
   return record;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <tuple>
 
 namespace lockstep {
@@ -184,26 +185,31 @@ std::optional<Verdict> FailureDetector::find_frozen(double now) const {
     found = {.kind = Verdict::Kind::frozen, .rank = r, .seconds = seconds, .limit = limit};
     if (tree_ != nullptr) found->below = tree_->subtree_size(r) - 1;
   }
-  if (found && is_cut_off(now)) {
+  if (found && is_cut_off(found->rank)) {
     found->rank = found->below = 0;
     found->is_cut_off = true;
   }
   return found;
 }
 
-/// Hosts that fail at once are rare. What they sent last came within some beats of each other.
-bool FailureDetector::is_cut_off(double now) const {
-  if (tree_ == nullptr) return false;
-  std::optional<int> silent;
+/// Where `silent`, on another host, is: several hosts that fail at once are rarer than one. The
+/// last that was heard of all others, a farewell too, came within some beats, as of one cable.
+bool FailureDetector::is_cut_off(int silent) const {
+  if (tree_ == nullptr || tree_->host(silent) == tree_->host(0)) return false;
+  constexpr double kAtOnce = 4 * kBeatSeconds;
+  double first = std::numeric_limits<double>::infinity(), last = -first;
   bool several = false;
   for (const int child : tree_->children(0)) {
-    const int host = tree_->host(child);
-    if (host == tree_->host(0) || at(child).state != State::present) continue;
-    if (at(child).traced || silence(child, now) <= limits_.training_s / 2) return false;
-    several |= silent && *silent != host;
-    silent = host;
+    const Rank& rank = at(child);
+    if (tree_->host(child) == tree_->host(0)) continue;
+    if (rank.state == State::present) {
+      if (rank.traced) return false;
+      first = std::min(first, rank.heard);
+      several |= tree_->host(child) != tree_->host(silent);
+    }
+    last = std::max(last, rank.state == State::present ? rank.heard : rank.ended);
   }
-  return several;
+  return several && last - first <= kAtOnce;
 }
 
 /// As the judge's own: until now. Of a rank that another one hears: until that one's last word,

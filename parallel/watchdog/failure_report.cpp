@@ -58,7 +58,8 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
           verdict.seconds);
       if (verdict.is_cut_off)
         record.cause = fmt::format(
-            "hears of no other host for {:.1f} s: this rank's host has no network any more",
+            "hears of no other host for {:.1f} s: this rank's host has no network any more, or all "
+            "hosts that it hears of were lost at once",
             verdict.seconds);
       if (verdict.below > 0)
         record.cause += fmt::format("; {} {} through it {} silent as well",

@@ -39,7 +39,8 @@ KernelTimes of_played_steps() {
     profiler.end_step();
   }
   profiler.stop();
-  return kernel_times_of(profiler, {.fp32_flops = 2e12, .bf16_flops = 3e12, .bytes = 4e11});
+  return kernel_times_of(
+      profiler, {.fp32_flops = 2e12, .bf16_flops = 3e12, .bytes = 4e11}, false, 1);
 }
 
 TEST(KernelTimes, StandForTheMedianStepAndHaveItsSpread) {
@@ -81,7 +82,12 @@ TEST(KernelTimes, WhatIsNoSuchFileIsRefusedByName) {
       {with("\"format\": 1", "\"format\": 9"), "'format' must be 1, got 9"},
       {with("\"cpu\"", "\"tpu\""), "\"tpu\""},
       {with("\"launch_us\"", "\"lunch_us\""), "'launch_us' must be a number"},
-      {with("\"fp32_flops\": 2000000000000.0", "\"fp32_flops\": 0"), "must be positive"},
+      {with("\"fp32_flops\": 2000000000000.0", "\"fp32_flops\": 0"), "or more"},
+      {with("\"ranks\": 1", "\"ranks\": 2"), "one rank"},
+      {with("\"launch_us\": 0.0", "\"launch_us\": 1e300"), "'launch_us' must be a number"},
+      {"{\"format\": " + std::string(1'000'000, '['), "not a JSON object"},
+      {"{\"format\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}",
+       "not a JSON object"},
       {with("\"step_factors\": [", "\"step_factors\": [7, "), "ascending"}};
   for (const auto& [text, words] : cases) {
     try {

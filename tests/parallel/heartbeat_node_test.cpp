@@ -225,6 +225,29 @@ TEST(HeartbeatNode, TheHostOfRankZeroIsCutOff) {
   }
 }
 
+// Other hosts that are lost one after another, or while one still says goodbye, are not its fault.
+TEST(HeartbeatNode, RankZeroIsNotAccusedOfWhatOthersSuffer) {
+  const auto accused = [](auto&& play) {
+    SimulatedWatch watch = make_watch({24, 8, 32});
+    watch.pass(1);
+    play(watch);
+    watch.pass(30);
+    return watch.verdict() ? watch.verdict()->rank : -1;
+  };
+  EXPECT_GE(accused([](SimulatedWatch& watch) {
+              for (int r = 8; r < 16; ++r) watch[r].is_frozen = true;
+              watch.pass(1.5);
+              for (int r = 16; r < 24; ++r) watch[r].is_frozen = true;
+            }),
+            8);
+  EXPECT_EQ(accused([](SimulatedWatch& watch) {
+              watch[1].is_frozen = true;  // of its own host, and first
+              watch.pass(1);
+              for (int r = 8; r < 24; ++r) watch[r].is_frozen = true;
+            }),
+            1);
+}
+
 TEST(HeartbeatNode, OfTwoHostsTheOtherIsAccused) {
   SimulatedWatch watch = make_watch({16, 8, 32});
   watch.pass(1);
