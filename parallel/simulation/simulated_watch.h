@@ -59,7 +59,7 @@ class SimulatedWatch {
   void kill(int rank);
   void say_goodbye(int rank, bool after_error);
   /// Some rank has a record, and so has every other that is neither dead nor frozen. Where no rank
-  /// is left that could have one, the watch goes on: a frozen one may wake up.
+  /// is left that could have one, the watch continues: a frozen one may wake up.
   bool is_over() const;
   /// No rank is alive and awake, and none has a record.
   bool is_deserted() const;
