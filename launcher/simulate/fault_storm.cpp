@@ -29,6 +29,11 @@ MonotonicClock::time_point clock_of(double seconds) {
       std::chrono::duration_cast<MonotonicClock::duration>(std::chrono::duration<double>(seconds)));
 }
 
+void add_note(FaultOutcome& outcome, const std::string& note) {
+  if (outcome.note.find(note) != std::string::npos) return;  // of an earlier launch
+  outcome.note += (outcome.note.empty() ? "" : "; ") + note;
+}
+
 /// Of a host whose network is gone, where there is no other host to be cut off from.
 bool is_harmless(const PlantedFault& fault, const StormRequest& request) {
   return fault.kind == FaultKind::host_is_cut && request.ranks <= request.ranks_per_host;
@@ -158,16 +163,15 @@ class Storm {
     const double join_s = r_.limits.join_s > 0 ? r_.limits.join_s : kForEver;
     const double begin = now_;
     double end = begin + r_.launch_s;
-    for (const std::size_t i : std::vector<std::size_t>(lasting_)) {
+    for (const std::size_t i : std::vector(lasting_)) {
       FaultOutcome& outcome = result_.faults[i];
       if (outcome.fault.end() <= begin) continue;
-      outcome.note += outcome.note.empty() ? "" : "; ";
       if (outcome.fault.end() <= end + join_s) {
         end = std::max(end, outcome.fault.end());
-        outcome.note += "then others wait for it";
+        add_note(outcome, "others wait for it");
         continue;
       }
-      outcome.note += fmt::format("then missing after {:g} s", r_.limits.join_s);
+      add_note(outcome, fmt::format("missing after {:g} s", r_.limits.join_s));
       replace_host(outcome.fault.who, end + join_s);
       now_ = end + join_s;
       return int(ExitCode::collective_timeout);

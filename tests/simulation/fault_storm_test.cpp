@@ -154,6 +154,9 @@ TEST(FaultStorm, WhatIsWrongWithAnotherHostLasts) {
                      {.at = 804, .kind = FaultKind::rank_dies, .who = host * 8}}));
     EXPECT_EQ(result.restarts, 1);
     EXPECT_EQ(result.faults[1].named, host * 8);
+    EXPECT_EQ(result.faults[0].note,
+              host == 3 ? "while another was being found"
+                        : "while another was being found; others wait for it");
     return std::pair(*result.faults[1].restart_s, *result.faults[1].detected_s + 804);
   };
   EXPECT_NEAR(restart_s(2).first, 910 - restart_s(2).second + 80 + 40, 1.5);
