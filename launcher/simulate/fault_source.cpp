@@ -161,10 +161,8 @@ std::optional<double> parse_seconds(std::string_view text) {
   return seconds <= kMaxSeconds ? std::optional(seconds) : std::nullopt;
 }
 
-std::vector<PlantedFault> parse_faults(std::string_view text,
-                                       const std::string& name,
-                                       int ranks,
-                                       int ranks_per_host) {
+std::vector<PlantedFault> parse_faults(
+    std::string_view text, const std::string& name, int ranks, int ranks_per_host, double seconds) {
   std::vector<PlantedFault> faults;
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
@@ -180,6 +178,9 @@ std::vector<PlantedFault> parse_faults(std::string_view text,
           fmt::format(
               "{:g} s is before the {:g} s of the fault before it", fault.at, faults.back().at),
           "faults are in the order of time");
+    if (fault.at >= seconds)
+      line.refuse(fmt::format("{:g} s is after the storm, which ends at {:g} s", fault.at, seconds),
+                  "--storm-hours has it last longer");
     faults.push_back(fault);
   }
   if (faults.empty())
@@ -188,7 +189,10 @@ std::vector<PlantedFault> parse_faults(std::string_view text,
   return faults;
 }
 
-std::vector<PlantedFault> open_faults(const std::string& file, int ranks, int ranks_per_host) {
+std::vector<PlantedFault> open_faults(const std::string& file,
+                                      int ranks,
+                                      int ranks_per_host,
+                                      double seconds) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::is_regular_file(file, error))
@@ -206,11 +210,24 @@ std::vector<PlantedFault> open_faults(const std::string& file, int ranks, int ra
                  ConfigError,
                  "--faults {}: the file cannot be read",
                  as_written(file));
-  return parse_faults(text, file, ranks, ranks_per_host);
+  return parse_faults(text, file, ranks, ranks_per_host, seconds);
+}
+
+void check_drawn(double mean_s, double seconds) {
+  constexpr double kMaxDrawn = 1e6;
+  if (seconds / mean_s > kMaxDrawn)
+    throw ConfigError(fmt::format("--faults poisson:{:g}s: {:.0f} faults in {:g} h, at most {:.0f} "
+                                  "can be drawn",
+                                  mean_s,
+                                  seconds / mean_s,
+                                  seconds / 3600,
+                                  kMaxDrawn),
+                      "a longer mean time to failure, or fewer --storm-hours");
 }
 
 std::vector<PlantedFault> draw_faults(
     double mean_s, double seconds, int ranks, int ranks_per_host, std::uint64_t seed) {
+  check_drawn(mean_s, seconds);
   RandomStream random(random_key(seed, "faults"), 0);
   const int hosts = (ranks - 1) / ranks_per_host + 1;
   std::vector<PlantedFault> faults;

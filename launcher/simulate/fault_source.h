@@ -16,16 +16,17 @@ std::optional<double> parse_seconds(std::string_view text);
 
 /// Faults of a file, one a line, as docs/commands/simulate.md describes them. `name` is the file's.
 /// Throws ConfigError naming the line: an unknown kind, a rank or host that is not there, a time
-/// before that of the line before, no fault at all.
-std::vector<simulation::PlantedFault> parse_faults(std::string_view text,
-                                                   const std::string& name,
-                                                   int ranks,
-                                                   int ranks_per_host);
+/// before that of the line before or not within the storm's `seconds`, no fault at all.
+std::vector<simulation::PlantedFault> parse_faults(
+    std::string_view text, const std::string& name, int ranks, int ranks_per_host, double seconds);
 /// Throws ConfigError also where there is no such file.
 std::vector<simulation::PlantedFault> open_faults(const std::string& file,
                                                   int ranks,
-                                                  int ranks_per_host);
+                                                  int ranks_per_host,
+                                                  double seconds);
 
+/// Throws ConfigError where more faults are to be expected than a storm can hold: 10^6.
+void check_drawn(double mean_s, double seconds);
 /// Faults of `seconds` whose gaps are exponential with a mean of `mean_s`. Of 100, 92 are as the
 /// 419 interruptions of Llama 3's training, by what was hit ("The Llama 3 Herd of Models", 2024,
 /// table 5): 70 ranks die (262 of its GPUs, 54 bugs and 2 dependencies), 10 hosts (46 of its hosts'

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 
 #include "launcher/launch/restart_policy.h"
 #include "launcher/simulate/slow_outcome.h"
+#include "launcher/simulate/storm_outcomes.h"
 #include "launcher/simulate/storm_storage.h"
 #include "lockstep/error.h"
 #include "parallel/simulation/fault_detection.h"
@@ -27,18 +29,14 @@ MonotonicClock::time_point clock_of(double seconds) {
       std::chrono::duration_cast<MonotonicClock::duration>(std::chrono::duration<double>(seconds)));
 }
 
-const char* word_of(Verdict::Kind kind) {
-  switch (kind) {
-    case Verdict::Kind::died:
-      return "died";
-    case Verdict::Kind::failed:
-      return "failed";
-    case Verdict::Kind::frozen:
-      return "frozen";
-    case Verdict::Kind::stuck:
-      return "stuck";
-  }
-  return "";
+void add_note(FaultOutcome& outcome, const std::string& note) {
+  if (outcome.note.find(note) != std::string::npos) return;  // of an earlier launch
+  outcome.note += (outcome.note.empty() ? "" : "; ") + note;
+}
+
+/// Of a host whose network is gone, where there is no other host to be cut off from.
+bool is_harmless(const PlantedFault& fault, const StormRequest& request) {
+  return fault.kind == FaultKind::host_is_cut && request.ranks <= request.ranks_per_host;
 }
 
 class Storm {
@@ -46,13 +44,15 @@ class Storm {
   explicit Storm(const StormRequest& request)
       : r_(request),
         storage_(request.faults, request.storage_bytes_per_s),
+        slow_(request),
+        storage_outcomes_(storage_.faults()),
         policy_(request.max_restarts, request.backoff_s) {
     for (const PlantedFault& fault : request.faults) {
-      if (simulation::halts(fault.kind)) halting_.push_back(fault);
-      if (fault.factor > 1) slow_.push_back(fault);
+      if (is_harmless(fault, r_))
+        harmless_.push_back({.fault = fault, .note = "there is no other host"});
+      else if (simulation::halts(fault.kind))
+        halting_.push_back(fault);
     }
-    for (const PlantedFault& fault : storage_.faults())
-      storage_outcomes_.push_back({.fault = fault});
   }
 
   StormResult run() {
@@ -92,6 +92,7 @@ class Storm {
   }
 
   void decide(const Attempt& attempt) {
+    if (launcher_died_) return start_launcher();
     const RestartPolicy::Verdict verdict = policy_.next(attempt);
     if (verdict != RestartPolicy::Verdict::restart) {
       result_.refused =
@@ -110,9 +111,32 @@ class Storm {
       if (simulation::scope_of(fault->kind) == FaultScope::host && fault->end() > end &&
           fault->kind != FaultKind::host_dies)
         break;
-      meet(*fault, "a pause").note = "no process was there";
+      FaultOutcome& outcome = meet(*fault, "a pause");
+      outcome.note = "no process was there";
+      if (fault->kind == FaultKind::host_dies) replace_host(fault->who, fault->at);
+      if (!simulation::ends_launcher(*fault)) continue;
+      outcome.note = "the scheduler starts the job again";
+      now_ = std::max(now_, fault->at);
+      ++next_;
+      return start_launcher();
     }
     now_ = end;
+  }
+
+  /// The scheduler has: a new launcher, which knows of no restarts before.
+  void start_launcher() {
+    launcher_died_ = false;
+    attempts_ = 0;
+    restarts_ += policy_.restarts() + 1;
+    policy_ = RestartPolicy(r_.max_restarts, r_.backoff_s);
+  }
+
+  int host_of(int rank) const { return rank / r_.ranks_per_host; }
+
+  /// Another takes its place, on which nothing is wrong.
+  void replace_host(int host, double at) {
+    slow_.replace_host(host, at);
+    std::erase_if(lasting_, [&](std::size_t i) { return result_.faults[i].fault.who == host; });
   }
 
   /// The next fault that halts ranks, where it comes before `end`.
@@ -123,6 +147,8 @@ class Storm {
   }
 
   FaultOutcome& meet(const PlantedFault& fault, const char* where) {
+    const bool is_host = simulation::scope_of(fault.kind) == FaultScope::host;
+    if (is_host && fault.kind != FaultKind::host_dies) lasting_.push_back(result_.faults.size());
     result_.faults.push_back({.fault = fault, .met_in = where});
     return result_.faults.back();
   }
@@ -137,6 +163,19 @@ class Storm {
     const double join_s = r_.limits.join_s > 0 ? r_.limits.join_s : kForEver;
     const double begin = now_;
     double end = begin + r_.launch_s;
+    for (const std::size_t i : std::vector(lasting_)) {
+      FaultOutcome& outcome = result_.faults[i];
+      if (outcome.fault.end() <= begin) continue;
+      if (outcome.fault.end() <= end + join_s) {
+        end = std::max(end, outcome.fault.end());
+        add_note(outcome, "others wait for it");
+        continue;
+      }
+      add_note(outcome, fmt::format("missing after {:g} s", r_.limits.join_s));
+      replace_host(outcome.fault.who, end + join_s);
+      now_ = end + join_s;
+      return int(ExitCode::collective_timeout);
+    }
     for (; const PlantedFault* fault = coming(end); ++next_) {
       const std::size_t first = result_.faults.size();
       FaultOutcome& outcome = meet(*fault, "launch");
@@ -148,10 +187,15 @@ class Storm {
       }
       outcome.note = dies ? "the launcher ends the others"
                           : fmt::format("missing after {:g} s", r_.limits.join_s);
+      launcher_died_ = simulation::ends_launcher(*fault);
+      if (launcher_died_) outcome.note = "the scheduler starts the job again";
       ++next_;
       end_ranks(dies ? std::max(fault->at, begin) : end + join_s, first);
+      const bool is_host = simulation::scope_of(fault->kind) == FaultScope::host;
+      replace_host(is_host ? fault->who : host_of(fault->who), now_);
       return dies ? kKilled : int(ExitCode::collective_timeout);
     }
+    lasting_.clear();  // all have been waited for
     now_ = end;
     return std::nullopt;
   }
@@ -194,18 +238,21 @@ class Storm {
       finish_write(now_);
       const std::int64_t quiet = quiet_steps(saved_at);
       done_ += quiet;
-      now_ += double(quiet) * r_.step_s * factor(now_);
-      double end = now_ + r_.step_s * factor(now_);
+      now_ += double(quiet) * r_.step_s * slow_.factor(now_);
+      double end = now_ + r_.step_s * slow_.factor(now_);
       while (const PlantedFault* fault = coming(end)) {
         const double at = fault->at;
         finish_write(at);
         const Met met = halt("training", RunStage::training);
         if (met.exit_code) {
-          lose(at);
+          lose(at, met.first);
           return met.exit_code;
         }
         end += met.until - at;
-        if (end == kForEver) return stand_still();
+        if (end == kForEver) {
+          lose(at, met.first);  // whoever ends the job for good finds the checkpoint alone
+          return stand_still();
+        }
       }
       now_ = end;
       ++done_;
@@ -227,21 +274,18 @@ class Storm {
     if (first_waiting_ < result_.faults.size()) return 0;
     double until = r_.seconds;
     if (next_ < halting_.size()) until = std::min(until, halting_[next_].at);
-    for (const PlantedFault& fault : slow_)
-      for (const double change : {fault.at, fault.end()})
-        if (change > now_) until = std::min(until, change);
+    until = std::min(until, slow_.next_change(now_));
     if (write_)
       until = std::min(until, write_->end);
     else if (r_.every_seconds > 0)
       until = std::min(until, saved_at + r_.every_seconds);
-    double steps = (until - now_) / (r_.step_s * factor(now_)) - 1;
+    double steps = (until - now_) / (r_.step_s * slow_.factor(now_)) - 1;
     if (r_.every_steps > 0)
       steps = std::min(steps, double(r_.every_steps - done_ % r_.every_steps - 1));
     return std::int64_t(std::max(steps, 0.0));
   }
 
   std::optional<int> stand_still() {
-    if (trains_) trained_.push_back({begins_.back(), now_});
     now_ = kForEver;
     return std::nullopt;
   }
@@ -249,6 +293,7 @@ class Storm {
   struct Met {
     std::optional<int> exit_code;  ///< the ranks have ended
     double until = 0;              ///< otherwise: when they work again
+    std::size_t first = 0;         ///< of the outcomes
   };
   Met halt(const char* where, RunStage stage) {
     const std::size_t first = result_.faults.size();
@@ -259,34 +304,31 @@ class Storm {
                                                 .step = done_ + 1,
                                                 .faults = std::span(halting_).subspan(next_),
                                                 .seed = r_.seed});
-    for (std::size_t i = 0; i < found.met; ++i) {
-      FaultOutcome& outcome = meet(halting_[next_ + i], where);
-      if (found.verdict) take(found, outcome);
-      if (i > 0) outcome.note = "while another was being found";
-    }
+    for (std::size_t i = 0; i < found.met; ++i) meet(halting_[next_ + i], where);
     next_ += found.met;
-    if (!found.verdict) {
-      result_.faults[first].note =
-          found.over_at == kForEver ? "no rank notices" : "over before a limit";
-      return {.exit_code = {}, .until = found.over_at};
-    }
+    note_detection(found, std::span(result_.faults).subspan(first));
+    if (!found.verdict && !found.launcher_died)
+      return {.exit_code = {}, .until = found.over_at, .first = first};
     end_ranks(found.over_at, first);
-    return {.exit_code = found.exit_code};
+    launcher_died_ = found.launcher_died;
+    replace_hosts(found, first);
+    return {.exit_code = found.verdict ? found.exit_code : kKilled, .until = 0, .first = first};
   }
 
-  static void take(const Detection& found, FaultOutcome& outcome) {
-    outcome.named = found.verdict->rank;
-    outcome.verdict = word_of(found.verdict->kind);
-    outcome.others_wrong = found.others_wrong;
-    outcome.is_right = found.is_right && found.others_wrong == 0;
-    outcome.detected_s = found.detected_at - outcome.fault.at;
+  /// That of the named rank, and those that died. What is wrong with other hosts lasts.
+  void replace_hosts(const Detection& found, std::size_t first) {
+    for (std::size_t i = first; i < result_.faults.size(); ++i)
+      if (const PlantedFault& fault = result_.faults[i].fault; fault.kind == FaultKind::host_dies)
+        replace_host(fault.who, now_);
+    if (found.verdict) replace_host(host_of(found.verdict->rank), now_);
   }
 
-  void lose(double at) {
+  /// Steps since the checkpoint, by outcome `first`.
+  void lose(double at, std::size_t first) {
     trained_.push_back({begins_.back(), at});
     const std::int64_t lost = done_ - committed_;
     result_.lost_steps += lost;
-    if (!ends_.empty()) result_.faults[ends_.front().first].lost_steps = lost;
+    result_.faults[first].lost_steps = lost;
     if (write_) ++result_.lost_saves;
     write_.reset();
     trains_ = false;
@@ -297,13 +339,6 @@ class Storm {
     ++(write_->fails ? result_.failed_saves : result_.saves);
     if (!write_->fails) committed_ = write_->step;
     write_.reset();
-  }
-
-  double factor(double now) const {
-    double most = 1;
-    for (const PlantedFault& fault : slow_)
-      if (fault.at <= now && now < fault.end()) most = std::max(most, fault.factor);
-    return most;
   }
 
   void note_restart() {
@@ -319,21 +354,14 @@ class Storm {
   }
 
   void note_storage(const StormStorage::Transfer& transfer, const std::string& what) {
-    const auto add = [&](std::size_t i, const std::string& text) {
-      FaultOutcome& outcome = storage_outcomes_[i];
-      outcome.met_in = trains_ ? "training" : "start-up";
-      outcome.note += (outcome.note.empty() ? "" : "; ") + text;
-    };
-    if (transfer.stalled_by)
-      add(*transfer.stalled_by, fmt::format("{} takes {:.0f} s more", what, transfer.stalled_s));
-    if (transfer.failed_by) add(*transfer.failed_by, what + " fails");
+    storage_outcomes_.note(transfer, what, trains_ ? "training" : "start-up");
   }
 
   void conclude() {
     result_.seconds = r_.seconds;
     result_.kept_steps = trains_ ? done_ : committed_;
     result_.goodput = double(result_.kept_steps) * r_.step_s / r_.seconds;
-    result_.restarts = policy_.restarts();
+    result_.restarts = restarts_ + policy_.restarts();
     std::vector<double> seconds;
     for (const FaultOutcome& outcome : result_.faults)
       if (outcome.detected_s) seconds.push_back(*outcome.detected_s);
@@ -343,12 +371,9 @@ class Storm {
       result_.median_detection_s = seconds[seconds.size() / 2];
       result_.longest_detection_s = seconds.back();
     }
-    for (const PlantedFault& fault : slow_)
-      result_.faults.push_back(outcome_of_slow(r_, fault, trained_));
-    for (FaultOutcome& outcome : storage_outcomes_) {
-      if (outcome.note.empty()) outcome.note = "nothing was written or read";
-      result_.faults.push_back(std::move(outcome));
-    }
+    for (std::vector<FaultOutcome> others :
+         {slow_.outcomes(trained_), storage_outcomes_.take(), std::move(harmless_)})
+      std::ranges::move(others, std::back_inserter(result_.faults));
     std::ranges::stable_sort(
         result_.faults, {}, [](const FaultOutcome& one) { return one.fault.at; });
     for (const FaultOutcome& outcome : result_.faults) result_.wrongly_named += !outcome.is_right;
@@ -356,13 +381,18 @@ class Storm {
 
   const StormRequest& r_;
   const StormStorage storage_;
+  SlowRanks slow_;
+  StorageOutcomes storage_outcomes_;
   RestartPolicy policy_;
-  std::vector<PlantedFault> halting_, slow_;
-  std::vector<FaultOutcome> storage_outcomes_;
+  std::vector<PlantedFault> halting_;
+  std::vector<FaultOutcome> harmless_;
   StormResult result_;
   double now_ = 0;
-  std::size_t next_ = 0;  // of halting_
-  std::int64_t attempts_ = 0;
+  std::size_t next_ = 0;       // of halting_
+  std::int64_t attempts_ = 0;  // of this launcher
+  int restarts_ = 0;           // of launchers before it, and of those
+  bool launcher_died_ = false;
+  std::vector<std::size_t> lasting_;  // outcomes of hosts that may be wrong at the next launch
   bool trains_ = false;
   std::int64_t done_ = 0, committed_ = 0;  // steps
   std::optional<Write> write_;

@@ -108,7 +108,7 @@ void resolve_storm_flags(const CLI::App& app,
                  ranks.size());
   constexpr std::string_view kPoisson = "poisson:";
   if (!flags.faults.starts_with(kPoisson)) {
-    flags.planted = open_faults(flags.faults, ranks[0], ranks_per_host);
+    flags.planted = open_faults(flags.faults, ranks[0], ranks_per_host, flags.hours * 3600);
     LOCKSTEP_CHECK(flags.storms == 1,
                    ConfigError,
                    "--storms {}: the faults of a file are the same in each",
@@ -123,6 +123,7 @@ void resolve_storm_flags(const CLI::App& app,
                                   "least 1s, got '{}'",
                                   as_written(mean)),
                       "for example --faults poisson:7.9h, or poisson:30m");
+  check_drawn(flags.mean_s, flags.hours * 3600);
 }
 
 }  // namespace lockstep

@@ -72,7 +72,7 @@ void add_summary(std::string& text, const SimulatedStorm& storm) {
       result.failed_saves,
       result.lost_saves);
   text += fmt::format(
-      "detection of {} faults that ended the ranks: median {:.1f} s, longest {:.1f} s; wrongly "
+      "detection of {} faults: median {:.1f} s, longest {:.1f} s; wrongly "
       "named: {}\n",
       result.detected,
       result.median_detection_s,

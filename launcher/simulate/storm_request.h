@@ -24,7 +24,10 @@ namespace lockstep {
 ///     one before;
 ///   - a restart: the pause of the policy, launch_s, the read checkpoint (by every host as a whole,
 ///     as each rank verifies it), and the start-up of the exact simulation;
-///   - whoever caused the end of the ranks has been replaced when they start again.
+///   - which host is replaced when the ranks start again: that of the rank that was named (by the
+///     watchdogs or at the launch), and those that died, with all that was wrong there. What is
+///     wrong with other hosts lasts, and what is wrong with a process ends with it;
+///   - the launcher, on the host of rank 0: where that host dies the scheduler starts another one.
 struct StormRequest {
   int ranks = 1, ranks_per_host = 1;
   double seconds = 0;  ///< of the storm
@@ -49,7 +52,7 @@ struct StormRequest {
 /// What became of one fault.
 struct FaultOutcome {
   simulation::PlantedFault fault = {};
-  std::string met_in = {};                ///< "training", "start-up", "launch", "a pause"
+  std::string met_in = {};                ///< "training", "start-up", "launch", "a pause"; empty
   int named = -1;                         ///< rank; -1: none was
   std::string verdict = {};               ///< "died", "frozen", "stuck", "slow"; empty
   bool is_right = true;                   ///< no rank was named that was not hit

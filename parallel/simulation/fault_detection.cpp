@@ -35,7 +35,9 @@ class FaultyWatch {
                watch::HeartbeatTree::kFanOut,
                request.limits,
                1 + random_.below(1'000'000)),
-        hits_(std::size_t(request.ranks)) {
+        hits_(std::size_t(request.ranks)),
+        freezes_(hits_.size()),
+        cuts_(hits_.size()) {
     for (int r = 0; r < request.ranks; ++r) {
       watch_[r].note.stage = request.stage;
       watch_[r].note.step = request.step;
@@ -47,29 +49,55 @@ class FaultyWatch {
 
   Detection run() {
     while (!is_settled()) {
-      watch_.pass(std::max(next_change() - now(), 0.0) + kInstant);
+      const double next = next_change();
+      if (now() < quiet_at())
+        watch_.pass(std::max(std::min(next, quiet_at()) - now(), 0.0) + kInstant);
+      else
+        begin_ += std::max(next - now(), 0.0) + kInstant;  // who has noticed nothing will not
       change();
     }
     Detection detection;
     detection.met = met_;
     detection.over_at = now();
-    if (watch_.verdict()) conclude(detection);
-    if (!watch_.verdict())
+    if (watch_.verdict())
+      conclude(detection);
+    else if (launcher_saw_)
+      conclude_for_launcher(detection);
+    else
       detection.over_at = active_ > 0 ? PlantedFault::kForEver : healthy_since_;
+    if (launcher_died_at_) {
+      detection.launcher_died = true;
+      if (!detection.verdict) detection.over_at = *launcher_died_at_;
+    }
     return detection;
   }
 
  private:
-  static constexpr double kInstant = 1e-9;  // times are sums of ticks
+  static constexpr double kInstant = 1e-6;  // times are sums of ticks, of days
+  // mpirun says of a rank that a signal ended what a shell says.
+  static constexpr int kKilled = 128 + 9;
 
   double now() const { return begin_ + watch_.time(); }
-  bool is_settled() const { return watch_.is_over() || now() >= give_up(); }
-  /// After which nothing can be expected any more.
-  double give_up() const {
-    if (active_ == 0 && met_ > 0) return healthy_since_ + kAfterwards;
+  bool is_settled() const {
+    return watch_.is_over() || launcher_saw_ || (launcher_died_at_ && watch_.is_deserted()) ||
+           now() >= give_up();
+  }
+  /// After which no limit is left that could be exceeded, until something changes.
+  double quiet_at() const {
     const WatchLimits& limits = request_.limits;
     const double longest = std::max({limits.training_s, limits.start_s, limits.evaluation_s});
     return last_change_ + 3 * longest + 60;
+  }
+  /// After which nothing can be expected any more. A fault that ends is waited for.
+  double give_up() const {
+    if (active_ == 0 && met_ > 0) return healthy_since_ + kAfterwards;
+    double last = quiet_at();
+    for (std::size_t i = 0; i < met_; ++i) {
+      const double end = request_.faults[i].end();
+      if (halts(request_.faults[i].kind) && end < PlantedFault::kForEver)
+        last = std::max(last, end + kInstant);
+    }
+    return last;
   }
 
   /// The next fault's begin or the end of one, or when to give up.
@@ -77,7 +105,8 @@ class FaultyWatch {
     double next = give_up();
     if (const PlantedFault* fault = coming()) next = std::min(next, fault->at);
     for (std::size_t i = 0; i < met_; ++i)
-      if (request_.faults[i].end() > last_end_) next = std::min(next, request_.faults[i].end());
+      if (halts(request_.faults[i].kind) && request_.faults[i].end() > last_end_)
+        next = std::min(next, request_.faults[i].end());
     return next;
   }
   const PlantedFault* coming() const {
@@ -94,6 +123,8 @@ class FaultyWatch {
         end(fault);
     }
     last_end_ = now() + kInstant;
+    // mpirun sees the exit of a process whether or not another rank lives that could.
+    if (first_death_ && watch_.is_deserted()) launcher_saw_ = first_death_;
   }
 
   std::vector<int> ranks_of(const PlantedFault& fault) const {
@@ -103,6 +134,8 @@ class FaultyWatch {
   void begin(const PlantedFault& fault) {
     if (active_++ == 0) wait_for(fault);
     last_change_ = now();
+    if (ends_launcher(fault) && !launcher_died_at_) launcher_died_at_ = fault.at;
+    if (fault.kind == FaultKind::rank_dies && !first_death_) first_death_ = met_;
     for (const int r : ranks_of(fault)) {
       ++hits_[std::size_t(r)];
       switch (fault.kind) {
@@ -113,9 +146,11 @@ class FaultyWatch {
           watch_[r].works = false;
           break;
         case FaultKind::host_is_cut:
+          ++cuts_[std::size_t(r)];
           watch_[r].side = 1 + fault.who;
           break;
         default:
+          ++freezes_[std::size_t(r)];
           watch_[r].is_frozen = true;
       }
     }
@@ -135,10 +170,14 @@ class FaultyWatch {
   }
 
   void end(const PlantedFault& fault) {
-    for (const int r : ranks_of(fault)) {
-      watch_[r].is_frozen = false;
-      watch_[r].side = 0;
-    }
+    const bool is_cut = fault.kind == FaultKind::host_is_cut;
+    if (is_cut || fault.kind != FaultKind::rank_hangs)
+      for (const int r : ranks_of(fault)) {
+        // Another fault may hold it still.
+        const int left = --(is_cut ? cuts_ : freezes_)[std::size_t(r)];
+        if (is_cut && left == 0) watch_[r].side = 0;
+        if (!is_cut) watch_[r].is_frozen = left > 0;
+      }
     last_change_ = now();
     if (--active_ > 0) return;
     healthy_since_ = now();
@@ -152,10 +191,7 @@ class FaultyWatch {
     const Verdict& verdict = *watch_.verdict();
     detection.verdict = verdict;
     const bool died = verdict.kind == Verdict::Kind::died;
-    // mpirun says of a rank that a signal ended what a shell says.
-    constexpr int kKilled = 128 + 9;
     detection.exit_code = died ? kKilled : describe(verdict, {}).exit_code;
-    detection.is_right = hits_[std::size_t(verdict.rank)] > 0;
     detection.detected_at = detection.over_at;
     for (int r = 0; r < request_.ranks; ++r) {
       const SimulatedWatch::Rank& rank = watch_[r];
@@ -163,13 +199,38 @@ class FaultyWatch {
       detection.detected_at = std::min(detection.detected_at, begin_ + rank.ended_at);
       if (rank.accused < 0 || hits_[std::size_t(rank.accused)] == 0) ++detection.others_wrong;
     }
+    detection.named_fault = fault_of(verdict, detection.detected_at);
+  }
+
+  /// Of a death a death, else what hit the rank first.
+  std::optional<std::size_t> fault_of(const Verdict& verdict, double until) const {
+    std::optional<std::size_t> first;
+    for (std::size_t i = 0; i < met_; ++i) {
+      const PlantedFault& fault = request_.faults[i];
+      if (!halts(fault.kind) || fault.at > until) continue;
+      if (!std::ranges::binary_search(ranks_of(fault), verdict.rank)) continue;
+      if (!first) first = i;
+      if (verdict.kind == Verdict::Kind::died && fault.kind == FaultKind::rank_dies) return i;
+    }
+    return first;
+  }
+
+  void conclude_for_launcher(Detection& detection) const {
+    const PlantedFault& fault = request_.faults[*launcher_saw_];
+    detection.verdict = Verdict{.kind = Verdict::Kind::died, .rank = fault.who};
+    detection.exit_code = kKilled;
+    detection.named_fault = launcher_saw_;
+    detection.detected_at = detection.over_at;
   }
 
   const DetectionRequest& request_;
   RandomStream random_;
   SimulatedWatch watch_;
-  std::vector<int> hits_;  // by rank, faults that have hit it
-  double begin_ = 0;       // of the watch's clock
+  std::vector<int> hits_;                                  // by rank, faults that have hit it
+  std::vector<int> freezes_, cuts_;                        // ... that hold it now
+  std::optional<std::size_t> first_death_, launcher_saw_;  // faults of processes that ended
+  std::optional<double> launcher_died_at_;
+  double begin_ = 0;  // of the watch's clock
   std::size_t met_ = 0;
   int active_ = 0;  // faults that halt
   double healthy_since_ = 0, last_change_ = 0, last_end_ = -1;
@@ -187,7 +248,7 @@ std::optional<SlowDetection> detect_slow(int ranks,
                                          double spread,
                                          double seconds,
                                          std::uint64_t seed) {
-  if (ranks < 2 || step_s <= 0) return std::nullopt;
+  if (ranks < 2 || step_s <= 0 || seconds <= 0) return std::nullopt;
   StragglerScores scores(std::vector<bool>(std::size_t(ranks), false));
   RandomStream random(random_key(seed, "slow ranks"), 0);
   std::vector<RankWork> work(static_cast<std::size_t>(ranks));
@@ -211,7 +272,11 @@ std::optional<SlowDetection> detect_slow(int ranks,
   };
   // The first window does not count, and the smoothed ones have to be known.
   for (double warm = 0; warm < 4 * StragglerScores::kSmoothing;) warm += pass(1);
-  for (double passed = 0; passed < seconds;) {
+  // Who is not named once the smoothed scores have settled will not be, however long it lasts.
+  constexpr double kSettled = 20 * StragglerScores::kSmoothing + 2 * StragglerScores::kSlowSeconds;
+  constexpr int kSettledPasses = 2 * int(StragglerScores::kSlowSteps);
+  double passed = 0;
+  for (int i = 0; passed < seconds && (passed < kSettled || i < kSettledPasses); ++i) {
     passed += pass(factor);
     if (scores.news().empty()) continue;
     return SlowDetection{scores.news().front().rank, passed};

@@ -57,6 +57,10 @@ std::vector<int> ranks_hit(const PlantedFault& fault, int ranks, int ranks_per_h
   return hit;
 }
 
+bool ends_launcher(const PlantedFault& fault) {
+  return fault.kind == FaultKind::host_dies && fault.who == 0;
+}
+
 std::string to_string(const PlantedFault& fault) {
   if (scope_of(fault.kind) == FaultScope::storage) return std::string(name_of(fault.kind));
   return fmt::format("{} {}", name_of(fault.kind), fault.who);

@@ -49,6 +49,8 @@ struct PlantedFault {
 
 /// The ranks that are hit, of `ranks` in hosts of `ranks_per_host`; none by storage.
 std::vector<int> ranks_hit(const PlantedFault& fault, int ranks, int ranks_per_host);
+/// Whether it takes away the host that `lockstep run` is taken to stand on, that of rank 0.
+bool ends_launcher(const PlantedFault& fault);
 /// "rank-dies 17", "storage-stalls"
 std::string to_string(const PlantedFault& fault);
 

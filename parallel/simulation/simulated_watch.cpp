@@ -37,8 +37,17 @@ void SimulatedWatch::say_goodbye(int rank, bool after_error) {
 }
 
 bool SimulatedWatch::is_over() const {
+  bool any = false;
+  for (const Rank& rank : ranks_) {
+    if (rank.ended_at < 0 && !rank.is_dead && !rank.is_frozen) return false;
+    any = any || rank.ended_at >= 0;
+  }
+  return any;
+}
+
+bool SimulatedWatch::is_deserted() const {
   return std::ranges::all_of(ranks_, [](const Rank& rank) {
-    return rank.is_dead || rank.is_frozen || rank.ended_at >= 0;
+    return rank.ended_at < 0 && (rank.is_dead || rank.is_frozen);
   });
 }
 

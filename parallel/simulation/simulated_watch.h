@@ -53,13 +53,16 @@ class SimulatedWatch {
   std::uint64_t messages_to_root() const { return messages_; }
   std::uint64_t bytes_to_root() const { return bytes_; }
 
-  /// Until all ranks that can have ended, or for `seconds`.
+  /// Until is_over(), or for `seconds`.
   void pass(double seconds);
   /// Its process ends, and its host closes its connections.
   void kill(int rank);
   void say_goodbye(int rank, bool after_error);
-  /// Every rank that is neither dead nor frozen has a record.
+  /// Some rank has a record, and so has every other that is neither dead nor frozen. Where no rank
+  /// is left that could have one, the watch continues: a frozen one may wake up.
   bool is_over() const;
+  /// No rank is alive and awake, and none has a record.
+  bool is_deserted() const;
 
  private:
   struct Closed {};

@@ -3,6 +3,7 @@
 #include "launcher/simulate/fault_storm.h"
 
 #include <gmock/gmock.h>
+#include <utility>
 
 #include "launcher/simulate/fault_source.h"
 #include "lockstep/error.h"
@@ -102,6 +103,99 @@ TEST(FaultStorm, RestartsEndWithThePolicy) {
   EXPECT_EQ(result.kept_steps, 600);
 }
 
+TEST(FaultStorm, WhatHitsEveryRankIsNotForEver) {
+  const auto of_host = [](std::vector<PlantedFault> faults) {
+    StormRequest request = small_storm(std::move(faults));
+    request.ranks = 8;
+    return run_storm(request);
+  };
+  const StormResult freezes =
+      of_host({{.at = 800.5, .kind = FaultKind::host_freezes, .seconds = 5}});
+  EXPECT_NEAR(double(freezes.kept_steps), 3495, 1);
+  EXPECT_EQ(freezes.restarts, 0);
+  const StormResult dies = of_host({{.at = 800.5, .kind = FaultKind::host_dies}});
+  EXPECT_EQ(dies.restarts, 1);
+  EXPECT_THAT(dies.faults[0].note, HasSubstr("the scheduler starts the job again"));
+  EXPECT_NEAR(*dies.faults[0].restart_s, 60 + 10 + 40, 1e-6);
+  const StormResult cut = of_host({{.at = 800.5, .kind = FaultKind::host_is_cut, .seconds = 50}});
+  EXPECT_EQ(cut.kept_steps, 3500);
+  EXPECT_THAT(cut.faults[0].note, HasSubstr("no other host"));
+}
+
+/// A launcher that was started anew knows of no restarts before.
+TEST(FaultStorm, TheSchedulerStartsAnotherLauncher) {
+  std::vector<PlantedFault> faults;
+  for (int i = 0; i < 5; ++i)
+    faults.push_back({.at = 800 + 200.0 * i, .kind = FaultKind::host_dies});
+  const StormResult result = run_storm(small_storm(faults));
+  EXPECT_EQ(result.refused, "");
+  EXPECT_EQ(result.restarts, 5);
+}
+
+TEST(FaultStorm, OnlyWhoIsNamedHasBeenDetected) {
+  const StormResult result =
+      run_storm(small_storm({{.at = 800, .kind = FaultKind::host_freezes, .who = 3},
+                             {.at = 804, .kind = FaultKind::rank_dies, .who = 1},
+                             {.at = 804.35, .kind = FaultKind::rank_hangs, .who = 9}}));
+  EXPECT_EQ(result.faults[0].named, -1);
+  EXPECT_FALSE(result.faults[0].detected_s);
+  EXPECT_EQ(result.faults[1].named, 1);
+  EXPECT_LT(*result.faults[1].detected_s, 1);
+  EXPECT_FALSE(result.faults[2].detected_s);
+  EXPECT_EQ(result.detected, 1u);
+  EXPECT_EQ(result.wrongly_named, 0);
+}
+
+/// Only the host that was named is replaced.
+TEST(FaultStorm, WhatIsWrongWithAnotherHostLasts) {
+  const auto restart_s = [](int host) {
+    const StormResult result = run_storm(
+        small_storm({{.at = 800, .kind = FaultKind::host_freezes, .who = 3, .seconds = 110},
+                     {.at = 804, .kind = FaultKind::rank_dies, .who = host * 8}}));
+    EXPECT_EQ(result.restarts, 1);
+    EXPECT_EQ(result.faults[1].named, host * 8);
+    EXPECT_EQ(result.faults[0].note,
+              host == 3 ? "while another was being found"
+                        : "while another was being found; others wait for it");
+    return std::pair(*result.faults[1].restart_s, *result.faults[1].detected_s + 804);
+  };
+  EXPECT_NEAR(restart_s(2).first, 910 - restart_s(2).second + 80 + 40, 1.5);
+  // The rank that died is of the frozen host, which has been replaced.
+  EXPECT_NEAR(restart_s(3).first, 60 + 80 + 40, 1e-6);
+}
+
+TEST(FaultStorm, AReplacedRankIsNotSlow) {
+  const auto steps = [](int who) {
+    return run_storm(small_storm({{.at = 800, .kind = FaultKind::rank_slows, .who = 9, .factor = 2},
+                                  {.at = 1000.5, .kind = FaultKind::rank_dies, .who = who}}))
+        .kept_steps;
+  };
+  // From 1181 s on, of 600 steps, with 2419 s left.
+  EXPECT_NEAR(double(steps(9)), 600 + 2419, 2);
+  EXPECT_NEAR(double(steps(17)), 600 + 1209, 2);
+}
+
+TEST(FaultStorm, UnsavedStepsOfAJobThatHangsAreNotKept) {
+  StormRequest request = small_storm({{.at = 800.5, .kind = FaultKind::rank_hangs, .who = 5}});
+  request.limits = {0, 0, 0, 0, 0};
+  const StormResult result = run_storm(request);
+  EXPECT_EQ(result.faults[0].note, "no rank notices");
+  EXPECT_EQ(result.kept_steps, 600);
+  EXPECT_EQ(result.lost_steps, 100);
+}
+
+TEST(FaultStorm, ANoteDoesNotGrow) {
+  StormRequest request = small_storm({{.at = 0, .kind = FaultKind::storage_fails}});
+  request.every_seconds = 20;
+  const StormResult result = run_storm(request);
+  EXPECT_GT(result.failed_saves, 100);
+  EXPECT_LT(result.faults[0].note.size(), 200u);
+  EXPECT_THAT(result.faults[0].note, HasSubstr("more"));
+  request.faults = {{.at = 0, .kind = FaultKind::storage_stalls}};
+  EXPECT_THAT(run_storm(request).faults[0].note,
+              AllOf(HasSubstr("never ends"), ::testing::Not(HasSubstr("inf"))));
+}
+
 TEST(FaultStorm, StorageThatStallsAndFails) {
   StormRequest request =
       small_storm({{.at = 702, .kind = FaultKind::storage_stalls, .seconds = 50},
@@ -140,6 +234,10 @@ TEST(FaultSource, DrawnFaultsAreThoseOfTheMean) {
   EXPECT_NE(draw_faults(100, 1e4, 64, 8, 2)[0].at, draw_faults(100, 1e4, 64, 8, 3)[0].at);
 }
 
+TEST(FaultSource, DrawsNoMoreThanAMillion) {
+  EXPECT_THROW(draw_faults(1, 1.1e6, 64, 8, 1), ConfigError);
+}
+
 TEST(FaultSource, ReadsAFile) {
   const std::vector<PlantedFault> faults = parse_faults(
       "# a storm\n"
@@ -151,7 +249,8 @@ TEST(FaultSource, ReadsAFile) {
       "3h     rank-slows     5   x3\n",
       "storm.txt",
       64,
-      8);
+      8,
+      86400);
   ASSERT_EQ(faults.size(), 5u);
   EXPECT_EQ(faults[0].at, 0);
   EXPECT_EQ(faults[0].who, 17);
@@ -167,7 +266,7 @@ TEST(FaultSource, ReadsAFile) {
 TEST(FaultSource, RefusesWhatIsNotAFault) {
   const auto message = [](const std::string& text) {
     try {
-      parse_faults(text, "storm.txt", 64, 8);
+      parse_faults(text, "storm.txt", 64, 8, 86400);
     } catch (const ConfigError& error) {
       return std::string(error.what()) + " | " + error.hint();
     }
@@ -186,6 +285,11 @@ TEST(FaultSource, RefusesWhatIsNotAFault) {
   EXPECT_THAT(message("1h rank-slows 1 5s\n"), HasSubstr("how many times"));
   EXPECT_THAT(message("1h rank-slows 1 5s x0.5\n"), HasSubstr("x0.5"));
   EXPECT_THAT(message("1h rank-hangs 1 5s now\n"), HasSubstr("'now'"));
+  EXPECT_THAT(message("1h rank-dies 1\n24h rank-dies 1\n"),
+              AllOf(HasSubstr("line 2"), HasSubstr("after the storm"), HasSubstr("--storm-hours")));
+  EXPECT_THAT(message("infs rank-dies 1\n"), HasSubstr("'infs'"));
+  EXPECT_THAT(message("1h rank-freezes 1 infs\n"), HasSubstr("'infs'"));
+  EXPECT_THAT(message("1h rank-slows 1 xinf\n"), HasSubstr("'xinf'"));
   EXPECT_THAT(message("1h\n"), HasSubstr("what happens"));
   EXPECT_THAT(message("# nothing\n\n"), HasSubstr("no fault"));
   EXPECT_THAT(message(""), HasSubstr("no fault"));
