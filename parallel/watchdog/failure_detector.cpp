@@ -185,7 +185,7 @@ std::optional<Verdict> FailureDetector::find_frozen(double now) const {
     found = {.kind = Verdict::Kind::frozen, .rank = r, .seconds = seconds, .limit = limit};
     if (tree_ != nullptr) found->below = tree_->subtree_size(r) - 1;
   }
-  if (found && is_cut_off(found->rank)) {
+  if (found && is_cut_off(found->rank, now)) {
     found->rank = found->below = 0;
     found->is_cut_off = true;
   }
@@ -194,7 +194,7 @@ std::optional<Verdict> FailureDetector::find_frozen(double now) const {
 
 /// Where `silent`, on another host, is: several hosts that fail at once are rarer than one. The
 /// last that was heard of all others, a farewell too, came within some beats, as of one cable.
-bool FailureDetector::is_cut_off(int silent) const {
+bool FailureDetector::is_cut_off(int silent, double now) const {
   if (tree_ == nullptr || tree_->host(silent) == tree_->host(0)) return false;
   constexpr double kAtOnce = 4 * kBeatSeconds;
   double first = std::numeric_limits<double>::infinity(), last = -first;
@@ -203,7 +203,7 @@ bool FailureDetector::is_cut_off(int silent) const {
     const Rank& rank = at(child);
     if (tree_->host(child) == tree_->host(0)) continue;
     if (rank.state == State::present) {
-      if (rank.traced) return false;
+      if (rank.traced || silence(child, now) <= limits_.training_s / 2) return false;
       first = std::min(first, rank.heard);
       several |= tree_->host(child) != tree_->host(silent);
     }

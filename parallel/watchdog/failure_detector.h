@@ -120,7 +120,7 @@ class FailureDetector {
   std::optional<Verdict> find_ended(double now) const;
   std::optional<Verdict> find_frozen(double now) const;
   std::optional<Verdict> find_stuck(double now) const;
-  bool is_cut_off(int silent) const;
+  bool is_cut_off(int silent, double now) const;
   int faulting_rank_of_stall() const;
 
   const watch::HeartbeatTree* tree_ = nullptr;  // null: a star

@@ -2,6 +2,7 @@
 // Watchdogs of up to 10,000 ranks by a simulated clock: who is accused, where, and when.
 #include "parallel/watchdog/heartbeat_node.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
