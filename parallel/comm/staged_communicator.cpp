@@ -45,13 +45,7 @@ class StagedCommunicator final : public Communicator {
 
   void gather(const void* send, void* recv, std::size_t bytes, int root) override {
     queue_.start_all();
-    const bool receives = rank() == root;
-    if (resolves(send) && (!receives || resolves(recv)))
-      return host_->gather(send, recv, bytes, root);
-    const std::size_t all = receives ? bytes * std::size_t(size()) : 0;
-    std::byte* const received = receives ? free_stage(receive_, all) : nullptr;
-    host_->gather(staged(send, bytes), received, bytes, root);
-    if (receives) to_device(recv, received, all);
+    host_->gather(send, recv, bytes, root);  // of host memory alone
   }
 
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
