@@ -54,7 +54,7 @@ class Run:
     def __init__(self, options, out, steps, *flags):
         command = [options.program, "run", f"--ranks={options.ranks}", f"--out={out}", f"--steps={steps}", "--log-every=1",
                    "--eval-every=0", "--checkpoint-every=1000h", f"--snapshot-every={options.snapshot_every}",
-                   "--noise-scale-every=0", "--tensorboard=off", "--max-restarts=1000", *(options.flags or MLP), *flags]
+                   "--noise-scale-every=0", "--tensorboard=off", "--max-restarts=1000", "--backoff=0", *(options.flags or MLP), *flags]
         self.process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         stdin=subprocess.DEVNULL)
         atexit.register(self.process.terminate)  # whatever ends this script
