@@ -32,7 +32,7 @@ struct StormFlags {
 
 void declare_storm_flags(CLI::App& app, StormFlags& flags);
 /// Reads --faults for `ranks`, the only count that there may be. Throws ConfigError: that, and what
-/// has no meaning without --faults.
+/// applies with --faults alone.
 void resolve_storm_flags(const CLI::App& app,
                          const std::vector<int>& ranks,
                          int ranks_per_host,

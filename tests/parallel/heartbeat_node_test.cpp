@@ -255,7 +255,7 @@ TEST(HeartbeatNode, OfTwoHostsTheOtherIsAccused) {
   for (int r = 0; r < 8; ++r) watch[r].side = 1;
   watch.pass(30);
   ASSERT_TRUE(watch.verdict());
-  EXPECT_GE(watch.verdict()->rank, 8) << "nobody can know";
+  EXPECT_GE(watch.verdict()->rank, 8) << "no rank can know";
 }
 
 TEST(HeartbeatNode, AnErrorOfAnyRankEndsAllAfterThreeSeconds) {

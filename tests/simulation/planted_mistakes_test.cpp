@@ -180,7 +180,7 @@ TEST(PlantedMistake, TrafficOfARankGrowsWithTheRanks) {
   EXPECT_NEAR(grown / (bytes_of_rank(16, true) - bytes_of_rank(16, false)), 63.0 / 15, 0.5);
 }
 
-/// What a rank should have written lies in no file, and nobody was told.
+/// What a rank should have written lies in no file, and no rank was told.
 TEST(PlantedMistake, ACheckpointLacksTheRangeOfARank) {
   CrashPointRequest request = small_saves(scratch_in_memory("checkpoint_with_a_hole"));
   request.loses_write = [](int rank, const std::filesystem::path& file) {

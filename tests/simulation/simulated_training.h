@@ -37,7 +37,7 @@ inline SimulationRequest small_training(int ranks, int ranks_per_host = 8) {
   return request;
 }
 
-/// For checkpoints: in memory where that is possible, as nobody cuts the power.
+/// For checkpoints: in memory where that is possible, as the power is not cut.
 inline std::filesystem::path scratch_in_memory(const std::string& name) {
   const std::filesystem::path memory = "/dev/shm";
   const bool usable = ::access(memory.c_str(), W_OK | X_OK) == 0;
