@@ -25,8 +25,8 @@ TEST(CudaLibraries, EveryFunctionOfCuptiIsFound) {
     tracer->start(sink);
     tracer->stop();
   } catch (const EnvironmentError& error) {
-    // The first thing that needs a driver.
-    EXPECT_THAT(error.what(), StartsWith("kernel times by CUPTI: CUPTI_ERROR_"));
+    // The first thing that needs a driver. CUPTI 13.5 has no words for its statuses without one.
+    EXPECT_THAT(error.what(), StartsWith("kernel times by CUPTI: CUPTI_ERROR"));
     EXPECT_NE(error.hint(), "");
   }
 }

@@ -19,9 +19,10 @@ std::string hint_for(cudnnStatus_t status) {
   const bool parts = status == CUDNN_STATUS_NOT_INITIALIZED ||
                      status == CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH ||
                      int(status) == kSublibraryLoadingFailed;
-  return parts ? "cuDNN's libraries must lie in one folder and be of one version; the driver must "
-                 "be one that they support"
-               : "CUDNN_LOGLEVEL_DBG=3 CUDNN_LOGDEST_DBG=stderr make cuDNN say more";
+  return parts
+             ? "cuDNN's libraries must lie in one folder, be of one version and find the driver's "
+               "libcuda.so.1; the driver must be one that they support"
+             : "CUDNN_LOGLEVEL_DBG=3 CUDNN_LOGDEST_DBG=stderr make cuDNN say more";
 }
 
 constexpr int kCudaMajor = CUDART_VERSION / 1000, kCudaMinor = CUDART_VERSION % 1000 / 10;

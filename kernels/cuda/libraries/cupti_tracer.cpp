@@ -300,11 +300,14 @@ class CuptiTracer final : public DeviceTracer {
  private:
   void check(CUptiResult status) const {
     if (status == CUPTI_SUCCESS) return;
+    // Without a driver, 13.5 has no words for any status, and for each function the status unknown.
     const char* words = nullptr;
-    cupti_.cuptiGetResultString(status, &words);
+    const bool has_words =
+        cupti_.cuptiGetResultString(status, &words) == CUPTI_SUCCESS && words != nullptr;
     throw EnvironmentError(
-        fmt::format("kernel times by CUPTI: {}", words != nullptr ? words : "unknown error"),
-        hint_for(status));
+        fmt::format("kernel times by CUPTI: {}",
+                    has_words ? words : fmt::format("CUPTI_ERROR {}", int(status))),
+        hint_for(has_words ? status : CUPTI_ERROR_NOT_INITIALIZED));
   }
 
   void name_streams(DeviceActivitySink& sink) const {
