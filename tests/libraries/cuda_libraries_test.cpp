@@ -229,19 +229,19 @@ TEST(CudaLibraries, NvrtcIsOpenedForCudnn) {
   EXPECT_THAT(compiler().file, HasSubstr("libnvrtc.so"));
 }
 
-const ConvolutionSpec usual{.n = 2,
-                            .h = 17,
-                            .w = 15,
-                            .c = 16,
-                            .k = 32,
-                            .kernel_h = 3,
-                            .kernel_w = 3,
-                            .out_h = 9,
-                            .out_w = 15,
-                            .stride_h = 2,
-                            .stride_w = 1,
-                            .padding_h = 1,
-                            .padding_w = 1};
+const ConvolutionSpec kUsualConvolution{.n = 2,
+                                        .h = 17,
+                                        .w = 15,
+                                        .c = 16,
+                                        .k = 32,
+                                        .kernel_h = 3,
+                                        .kernel_w = 3,
+                                        .out_h = 9,
+                                        .out_w = 15,
+                                        .stride_h = 2,
+                                        .stride_w = 1,
+                                        .padding_h = 1,
+                                        .padding_w = 1};
 
 /// Why cuDNN describes nothing here; empty where it does. The libraries that 9.28 loads need the
 /// driver's.
@@ -251,7 +251,7 @@ std::string why_cudnn_needs_a_driver() {
     return {};
   }
   try {
-    describe_convolution(usual, "conv1");
+    describe_convolution(kUsualConvolution, "conv1");
   } catch (const EnvironmentError& error) {
     const std::string text = error.what();
     if (text.find("SUBLIBRARY_LOADING_FAILED") != std::string::npos)
@@ -266,9 +266,9 @@ std::string why_cudnn_needs_a_driver() {
 
 TEST(CudaLibraries, CudnnTakesTheDescriptionsOfConvolutions) {
   LOCKSTEP_NEEDS_ALL_OF_CUDNN();
-  ConvolutionSpec grouped = usual;
+  ConvolutionSpec grouped = kUsualConvolution;
   grouped.groups = 16;
-  for (ConvolutionSpec spec : {usual, grouped})
+  for (ConvolutionSpec spec : {kUsualConvolution, grouped})
     for (const DType type : {DType::f32, DType::bf16})
       for (const auto pass : {ConvolutionPass::forward,
                               ConvolutionPass::data_gradient,
