@@ -26,7 +26,7 @@ struct Properties {
 constexpr Properties kA100{"NVIDIA A100-SXM4-80GB", 800, 108, 166912};
 constexpr Properties kH100{"NVIDIA H100 80GB HBM3", 900, 132, 232448};
 
-/// As cuDNN 9.19 and 9.26 write a device's; not documented.
+/// As cuDNN 9.19 to 9.28 write a device's; not documented.
 std::string json_of(const Properties& p) {
   return fmt::format(
       R"({{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
@@ -35,7 +35,7 @@ std::string json_of(const Properties& p) {
       R"("oversizedSharedMemoryPerBlock":{},"reservedSharedMemoryPerBlock":1024,)"
       R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,)"
       R"("maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,)"
-      R"("smClockRateKHz":1400000,"memClockRateKHz":1600000,"l2CacheSize":41943040,)"
+      R"("smClockRateKHz":1400000,"memClockRateKHz":1600000,"memoryBusWidth":5120,"l2CacheSize":41943040,)"
       R"("deviceName":"{}","deviceVer":{},"driverVer":13000,"totalGlobalMem":85000000000,)"
       R"("cudaDeviceId":0}})",
       p.multiprocessors,
