@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
+#include "core/base/parameter_names.h"
 #include "core/exec/agreement.h"
 #include "core/host/monotonic_clock.h"
 #include "core/step/fault_injector.h"

@@ -56,7 +56,7 @@ if $compile; then
   command -v mpirun >/dev/null || with_mpi=OFF
   # oneDNN is left out: it is a third of the archive, and the CPU has to check kernels alone.
   cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O2 \
-    -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=10 -DLOCKSTEP_CUDA=ON \
+    -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=30 -DLOCKSTEP_CUDA=ON \
     -DCMAKE_CUDA_ARCHITECTURES="$arch" -DLOCKSTEP_MPI=$with_mpi -DLOCKSTEP_ONEDNN=OFF \
     -DLOCKSTEP_BENCHMARKS=OFF
   cmake --build "$build" --target "$target"
