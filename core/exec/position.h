@@ -85,6 +85,7 @@ class Position {
   void end_collective();
 
   PositionNote read() const;
+  Phase phase() const { return phase_.load(std::memory_order_relaxed); }
 
   /// From now on `marker` (null: none) is notified as well, which has to outlive what enters here.
   void mark(RangeMarker* marker) {

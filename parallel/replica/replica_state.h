@@ -197,7 +197,7 @@ class ReplicaState {
   bool rounds_differ(const Schedule& schedule) const;
   /// Whether the exchange of the last turn begins after the last round, in a segment of its own.
   bool exchanges_apart(const Schedule& schedule) const;
-  /// Fills and returns plan_.
+  /// plan_, made for the segment where it was made for another kind.
   const StepPlan& plan(const Segment& segment);
   void run_segment(Segment& segment);
   void run(Segment& segment, const StepPart& part, bool eagerly);
@@ -256,7 +256,14 @@ class ReplicaState {
   Probes probes_;
   StepTimes times_;  // exposed_communication: of the update; the exchange knows its own
   LapTimer timer_;   // of load(), parts of a step and what comes between them
-  StepPlan plan_;    // of the current segment, where that is not replayed
+  /// What a segment's plan depends on.
+  struct PlanInputs {
+    const Program* program;  // of those that live as long as the replica
+    bool watched, overlaps, exchanges, ends_shard, ends_step, by_host;
+    bool operator==(const PlanInputs&) const = default;
+  };
+  std::optional<PlanInputs> planned_;  // what plan_ was made from
+  StepPlan plan_;                      // of the current segment, where that is not replayed
   const std::function<void()> between_kernels_ = [this] { move_exchange(); };
   StepGraphs graphs_;
   // Of an exchange, by the samples of the step's batch and its round.

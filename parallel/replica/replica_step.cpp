@@ -183,6 +183,16 @@ const StepPlan& ReplicaState::plan(const Segment& segment) {
   // Other segments would not wait for a bucket before kernels write where it lies.
   LOCKSTEP_ASSERT(segment.program == nullptr || !programs.compiled().gradients().divided() ||
                   (overlaps && !segment.state.accumulate));
+  const PlanInputs inputs{
+      .program = segment.program == nullptr ? nullptr : segment.program->program,
+      .watched = segment.program != nullptr && segment.program->program->is_watched(),
+      .overlaps = overlaps,
+      .exchanges = segment.exchanges,
+      .ends_shard = segment.ends_shard,
+      .ends_step = segment.ends_step,
+      .by_host = by_host};
+  if (planned_ == inputs) return plan_;  // making it anew is a twentieth of the smallest steps
+  planned_.reset();
   plan_.clear();
   if (segment.program != nullptr)
     segment.program->program->append_parts(overlaps, by_host && group_ != nullptr, plan_);
@@ -200,6 +210,7 @@ const StepPlan& ReplicaState::plan(const Segment& segment) {
         (part.work == StepWork::update && parts.update_exchanges()))
       part.on_host = by_host;
   }
+  planned_ = inputs;
   return plan_;
 }
 
@@ -267,7 +278,7 @@ void ReplicaState::run(Segment& segment, const StepPart& part, bool eagerly) {
 
 void ReplicaState::enter_phase(const Segment& segment, StepWork work) {
   if (segment.program == nullptr && work == StepWork::start_bucket) return;
-  if (context.position().read().phase != phase_of(work)) context.position().enter(phase_of(work));
+  if (context.position().phase() != phase_of(work)) context.position().enter(phase_of(work));
 }
 
 // For parts that ran eagerly. update() measures its own time.
