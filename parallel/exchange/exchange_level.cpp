@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/exchange/exchange_level.h"
 
+#include <algorithm>
+
 #include "parallel/exchange/call_scratch.h"
 
 namespace lockstep {

@@ -7,6 +7,7 @@
 #include "core/base/env.h"
 #include "core/base/number_format.h"
 #include "core/base/suggest.h"
+#include "core/exec/communicator.h"
 #include "core/host/process_memory.h"
 #include "core/nn/trace.h"
 #include "core/step/dump.h"
