@@ -27,7 +27,8 @@ namespace lockstep {
 ///                       kMaxOptimizerState, by the names that checkpoints have for them
 ///                       (PyTorch's)
 ///   step_scalars()      numbers that depend on the step alone; `step` counts steps from 0, also
-///   bad ones phases()            what an update consists of: Note [Phases of an update]
+///                       bad ones
+///   phases()            what an update consists of: Note [Phases of an update]
 /// Kernels do the arithmetic: one for each backend, listed in lockstep/optimizer.h.
 
 /// The most arrays of state that one of them may keep.
