@@ -96,7 +96,8 @@ class Program {
   /// Note [Gradient window]. `gathers_on_host`: kernels that exchange data with
   /// RunState::group are parts of their own, and the host's.
   void append_parts(bool tells_buckets, bool gathers_on_host, StepPlan& plan) const;
-  /// By a profiler, ranges, a report or a check of what kernels write.
+  /// By a profiler, ranges, names_faults(), check_finite() or poison_after(): kernels run one by
+  /// one.
   bool is_watched() const { return watched_; }
   /// Of a program without views, the forward kernels of nodes [first, end) as they run now, which
   /// holds until a watcher begins or ends. No kernel that joins nodes may do others as well.

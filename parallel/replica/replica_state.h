@@ -256,7 +256,7 @@ class ReplicaState {
   Probes probes_;
   StepTimes times_;  // exposed_communication: of the update; the exchange knows its own
   LapTimer timer_;   // of load(), parts of a step and what comes between them
-  /// What a segment's plan depends on.
+  /// What a segment's plan depends on that may change after construction.
   struct PlanInputs {
     const Program* program;  // of those that live as long as the replica
     bool watched, overlaps, exchanges, ends_shard, ends_step, by_host;

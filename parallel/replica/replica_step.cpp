@@ -191,7 +191,7 @@ const StepPlan& ReplicaState::plan(const Segment& segment) {
       .ends_shard = segment.ends_shard,
       .ends_step = segment.ends_step,
       .by_host = by_host};
-  if (planned_ == inputs) return plan_;  // making it anew is a twentieth of the smallest steps
+  if (planned_ == inputs) return plan_;  // of a step that is one segment
   planned_.reset();
   plan_.clear();
   if (segment.program != nullptr)

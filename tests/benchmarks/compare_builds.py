@@ -13,13 +13,14 @@ import json
 import os
 import pathlib
 import statistics
+import subprocess
 import sys
 import tempfile
 import types
 
 from compare_pytorch import DATA, run_lockstep
 from comparison_cases import CASES
-from comparison_output import commit, print_table, processor
+from comparison_output import print_table, processor
 from rank_processes import say
 
 CASES_BY_NAME = {case.name: case for case in CASES}
@@ -64,11 +65,18 @@ def main():
     names = arguments.cases.split(",")
     if unknown := [name for name in names if name not in CASES_BY_NAME]:
         parser.error(f"unknown case {unknown[0]} (known: {', '.join(CASES_BY_NAME)})")
+    if arguments.pairs < 1:
+        parser.error("--pairs: expected 1 or more")
+    for program in (arguments.old, arguments.new):
+        if not program.is_file():
+            parser.error(f"there is no program {program}")
     if arguments.old.resolve() == arguments.new.resolve():
         parser.error("OLD and NEW are the same file")
     options = types.SimpleNamespace(**vars(arguments), steps=0)
     programs = [arguments.old.resolve(), arguments.new.resolve()]
-    print(f"{processor()}, {os.cpu_count()} cores, {commit()}, {arguments.pairs} pairs\n")
+    versions = [subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
+                for program in programs]
+    print(f"{processor()}, {os.cpu_count()} cores, {arguments.pairs} pairs\nold: {versions[0]}\nnew: {versions[1]}\n")
     rows = [measure(CASES_BY_NAME[name], programs, options) for name in names]
     print_table(("case", "old, ms a step", "new", "new / old", "weights"), [row for row in rows if row])
     sys.exit(1 if None in rows else 0)

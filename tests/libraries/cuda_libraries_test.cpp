@@ -246,6 +246,7 @@ const ConvolutionSpec kUsualConvolution{.n = 2,
 /// Why cuDNN describes nothing here; empty where it does. The libraries that 9.28 loads need the
 /// driver's.
 std::string why_cudnn_needs_a_driver() {
+  if (cudnn_number() < 92800) return {};
   if (void* const driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
     dlclose(driver);
     return {};

@@ -26,7 +26,7 @@ struct Properties {
 constexpr Properties kA100{"NVIDIA A100-SXM4-80GB", 800, 108, 166912};
 constexpr Properties kH100{"NVIDIA H100 80GB HBM3", 900, 132, 232448};
 
-/// As cuDNN 9.19 to 9.28 write a device's; not documented.
+/// As cuDNN 9.28 writes, and 9.19 takes, a device's; not documented.
 std::string json_of(const Properties& p) {
   return fmt::format(
       R"({{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"

@@ -300,14 +300,15 @@ class CuptiTracer final : public DeviceTracer {
  private:
   void check(CUptiResult status) const {
     if (status == CUPTI_SUCCESS) return;
-    // Without a driver, 13.5 has no words for any status, and for each function the status unknown.
+    // Without a driver, every function of 13.5 returns CUPTI_ERROR_UNKNOWN, this one as well.
     const char* words = nullptr;
     const bool has_words =
         cupti_.cuptiGetResultString(status, &words) == CUPTI_SUCCESS && words != nullptr;
     throw EnvironmentError(
         fmt::format("kernel times by CUPTI: {}",
                     has_words ? words : fmt::format("CUPTI_ERROR {}", int(status))),
-        hint_for(has_words ? status : CUPTI_ERROR_NOT_INITIALIZED));
+        hint_for(!has_words && status == CUPTI_ERROR_UNKNOWN ? CUPTI_ERROR_NOT_INITIALIZED
+                                                             : status));
   }
 
   void name_streams(DeviceActivitySink& sink) const {
