@@ -74,9 +74,10 @@ def main():
         parser.error("OLD and NEW are the same file")
     options = types.SimpleNamespace(**vars(arguments), steps=0)
     programs = [arguments.old.resolve(), arguments.new.resolve()]
-    versions = [subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")[0]
-                for program in programs]
-    print(f"{processor()}, {os.cpu_count()} cores, {arguments.pairs} pairs\nold: {versions[0]}\nnew: {versions[1]}\n")
+    builds = [json.loads(subprocess.run([program, "--version", "--json"], capture_output=True, text=True, check=True)
+                         .stdout)["lockstep"] for program in programs]
+    print(f"{processor()}, {os.cpu_count()} cores, {arguments.pairs} pairs: "
+          + " and ".join(f"{build['commit'][:8]} ({build['build_type']})" for build in builds) + "\n")
     rows = [measure(CASES_BY_NAME[name], programs, options) for name in names]
     print_table(("case", "old, ms a step", "new", "new / old", "weights"), [row for row in rows if row])
     sys.exit(1 if None in rows else 0)
