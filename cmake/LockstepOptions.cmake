@@ -103,12 +103,6 @@ if(LOCKSTEP_SANITIZE)
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   lockstep_host_options(sanitizers
     -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  if(LOCKSTEP_SANITIZE MATCHES "address,undefined$")
-    # A sixth of the compiler's time. The address sanitizer stops most accesses that they stop; casts to the wrong class and
-    # references to null that no access follows are not found. The preset fuzz keeps them.
-    lockstep_host_options(covered -fno-sanitize=null -fno-sanitize=object-size -fno-sanitize=vptr)
-    list(APPEND sanitizers ${covered})
-  endif()
   add_compile_options(${sanitizers})
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
   include(CheckLinkerFlag)
