@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/parameter_names.h"
 #include "core/base/random.h"
 #include "core/data/forwarding_dataset.h"
 #include "core/data/input_file.h"

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/graph/rewrite.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
