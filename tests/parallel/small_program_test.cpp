@@ -125,8 +125,12 @@ TEST(SmallProgram, EqualBitsWhereKernelsAreTimedOneByOne) {
   }
 }
 
-/// Of one step of the model of `hidden` layers, all of whose samples are one micro-batch.
-std::size_t launches_of_a_step(const nn::ModelSpec& model, const Optimizer& optimizer) {
+/// Trains `steps` steps, each one micro-batch, and calls before(replica, step) ahead of each.
+template <typename Before>
+void train_steps(const nn::ModelSpec& model,
+                 const Optimizer& optimizer,
+                 std::int64_t steps,
+                 Before before) {
   TrainOptions options = small_run(/*bucket_mb=*/0).options;
   options.micro_batch = options.global_batch;
   options.shards = 0;
@@ -143,12 +147,40 @@ std::size_t launches_of_a_step(const nn::ModelSpec& model, const Optimizer& opti
   replica.lend_memory(loading);
   data::Loader loader(
       data, loading, [&](data::LoadRequest& request) { return requests.next(request); });
-  replica.train_step(schedule, loader, 0, 0.01f);
-  replica.finish_steps();
-  emulator::reset_calls();
-  replica.train_step(schedule, loader, 1, 0.01f);
-  replica.finish_steps();
-  return emulator::calls().kernel_launches;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    before(replica, step);
+    replica.train_step(schedule, loader, step, 0.01f);
+    replica.finish_steps();
+  }
+  before(replica, steps);
+}
+
+std::size_t launches_of_a_step(const nn::ModelSpec& model, const Optimizer& optimizer) {
+  std::size_t launches = 0;
+  train_steps(model, optimizer, 2, [&](Replica&, std::int64_t step) {
+    if (step == 1) emulator::reset_calls();
+    if (step == 2) launches = emulator::calls().kernel_launches;
+  });
+  return launches;
+}
+
+TEST(SmallProgram, AWatcherThatBeginsBetweenStepsHasEveryKernelRunOneByOne) {
+  std::string digests[2];
+  std::size_t launches[2];
+  for (const bool watched : {false, true})
+    train_steps({.name = "mlp", .outputs = 3, .hidden = {10, 10}},
+                AdamW{},
+                3,
+                [&](Replica& replica, std::int64_t step) {
+                  if (step == 2) emulator::reset_calls();
+                  if (step == 2 && watched)
+                    ReplicaState::of(replica).programs.training(150).program->name_faults();
+                  if (step < 3) return;
+                  launches[watched] = emulator::calls().kernel_launches;
+                  digests[watched] = io::weights_sha256(replica.weights());
+                });
+  EXPECT_GT(launches[1], launches[0]);
+  EXPECT_EQ(digests[1], digests[0]);
 }
 
 TEST(SmallProgram, AStepIsAFewLaunches) {
