@@ -45,7 +45,8 @@ if(LOCKSTEP_HAS_CUDA)
   lockstep_kit(gpu_kit lockstep=lockstep cuda_ops_test=cuda_ops_test_gpu
     cuda_libraries_test=cuda_libraries_test agreement_test=agreement_test_gpu
     kernel_times_test=kernel_times_test operator_rates=operator_rates nccl_probe=nccl_probe
-    libcount_calls.so=count_calls)
+    libcount_calls.so=count_calls libstand_in_9_19_cuda12.so=stand_in_9_19_cuda12
+    libstand_in_9_20_cuda13.so=stand_in_9_20_cuda13)
 endif()
 
 if(TARGET lockstep_kernels_cuda_emulated AND NOT LOCKSTEP_SANITIZE)

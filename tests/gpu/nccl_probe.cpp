@@ -97,7 +97,9 @@ class Part {
   }
   void split_from(Part& whole) {
     ncclConfig_t config = own_config();
-    whole.resolve(nccl_.ncclCommSplit(whole.comm_, 0, 0, &comm_, &config), "ncclCommSplit");
+    const ncclResult_t status = nccl_.ncclCommSplit(whole.comm_, 0, 0, &comm_, &config);
+    // NCCL 2.28.9 returns success while it is still at work.
+    whole.resolve(status == ncclSuccess ? ncclInProgress : status, "ncclCommSplit");
     if (comm_ == nullptr)
       throw std::runtime_error("ncclCommSplit has ended and left no communicator");
     resolve(ncclInProgress, "the part of ncclCommSplit");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <dlfcn.h>
+#include <filesystem>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -115,15 +116,23 @@ TEST(CudaLibraries, OlderAndOtherMajorVersionsAreRefused) {
   EXPECT_EQ(why_unfit({10, 20}, {9, 19}), "is version 10.20, and 9.19 or later of 9 is wanted");
 }
 
+/// A stand-in that was built as `file`: in the kit for a GPU it lies with the libraries of the
+/// program.
+std::string stand_in(const std::filesystem::path& file) {
+  if (std::filesystem::exists(file)) return file;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  return program.parent_path().parent_path() / "lib/lockstep" / file.filename();
+}
+
 /// What is said of the stand-in `file` in the place of the library `name`.
-std::string refusal_of(LibraryName name, const char* file) {
+std::string refusal_of(LibraryName name, const std::string& file) {
   name.file = file;
   return environment_error([&] { DynamicLibrary library(name); });
 }
 
 TEST(CudaLibraries, ACudnnOfAnotherCudaIsRefused) {
   constexpr bool kOld = CUDART_VERSION / 1000 == 12;
-  const char* const other = kOld ? STAND_IN_9_20_CUDA13 : STAND_IN_9_19_CUDA12;
+  const std::string other = stand_in(kOld ? STAND_IN_9_20_CUDA13 : STAND_IN_9_19_CUDA12);
   LibraryName name = cudnn_name();
   const std::string text = refusal_of(name, other);
   // An older one than the header's is refused for that.
@@ -140,7 +149,7 @@ TEST(CudaLibraries, ACudnnOfAnotherCudaIsRefused) {
 }
 
 TEST(CudaLibraries, ACublasLtOfAnotherVersionIsRefused) {
-  EXPECT_THAT(refusal_of(cublaslt_name(), STAND_IN_9_20_CUDA13),
+  EXPECT_THAT(refusal_of(cublaslt_name(), stand_in(STAND_IN_9_20_CUDA13)),
               AllOf(HasSubstr("is version 9.20"),
                     HasSubstr(fmt::format("{}.{} or later of {} is wanted",
                                           CUBLAS_VER_MAJOR,
@@ -364,7 +373,6 @@ TEST(CudaLibraries, CublasLtTakesTheDescriptionsOfProducts) {
                                      .factors = type,
                                      .result = type,
                                      .epilogue = epilogue,
-                                     .bias = type,
                                      .a_pitch = 64};
         try {
           make_matrix_product(Device{}, spec, "linear fc1");

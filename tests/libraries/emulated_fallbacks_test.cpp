@@ -217,12 +217,12 @@ TEST(AlgorithmCache, ComesBackFromItsText) {
 // Two ranks must not take the choice for one product for that of another.
 TEST(AlgorithmKey, SaysAllThatAProductIs) {
   const cuda::MatrixProductSpec plain{.m = 8, .n = 8, .k = 8};
-  std::vector<cuda::MatrixProductSpec> specs(11, plain);
+  std::vector<cuda::MatrixProductSpec> specs(10, plain);
   specs[1].m = specs[2].n = specs[3].k = 9;
   specs[4].transpose_a = specs[5].transpose_b = true;
-  specs[6].factors = specs[7].result = specs[8].bias = DType::bf16;
-  specs[9].a_pitch = 16;
-  specs[10].epilogue = cuda::MatrixEpilogue::sums_of_a;
+  specs[6].factors = specs[7].result = DType::bf16;
+  specs[8].a_pitch = 16;
+  specs[9].epilogue = cuda::MatrixEpilogue::sums_of_a;
   cuda::Device device, tf32;
   tf32.tf32 = true;
   std::set<std::string> keys{algorithm_key(tf32, plain)};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/all_gather.h"
 
-#include <cstring>
-
 #include "core/exec/communicator.h"
 #include "kernels/cpu/kernel_list.h"
 #include "tests/ops/op_case.h"
@@ -18,10 +16,11 @@ class ThreeRanks final : public Communicator {
   int rank() const override { return 1; }
   int size() const override { return 3; }
   void all_gather(const void* send, void* recv, std::size_t bytes) override {
-    auto* to = static_cast<std::byte*>(recv);
-    for (std::size_t i = 0; i < bytes; ++i) to[i] = ~static_cast<const std::byte*>(send)[i];
-    std::memcpy(to + bytes, send, bytes);
-    std::memcpy(to + 2 * bytes, send, bytes);
+    const std::vector<std::byte> own = tensor_bytes(send, bytes);
+    std::vector<std::byte> all;
+    for (const std::byte byte : own) all.push_back(~byte);
+    for (int copy = 0; copy < 2; ++copy) all.insert(all.end(), own.begin(), own.end());
+    set_tensor_bytes(recv, all);
   }
 
   void barrier() override { unused(); }

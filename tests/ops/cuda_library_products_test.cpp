@@ -33,7 +33,18 @@ HostTensor bf16_filled(const Shape& shape, float value) {
   return rounded_to_bf16(f32_tensor(shape, std::vector<float>(elems, value)));
 }
 
-TEST_F(CudaLibraryProducts, ABiasBehindABf16ProductIsReadAsFp32) {
+/// A small whole number that neighbours do not share.
+std::int64_t number_of_column(std::int64_t column) { return column % 61; }
+
+/// [rows, columns], of which all rows are number_of_column().
+HostTensor numbered_columns(std::int64_t rows, std::int64_t columns) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < rows * columns; ++i)
+    values.push_back(float(number_of_column(i % columns)));
+  return rounded_to_bf16(f32_tensor({rows, columns}, values));
+}
+
+TEST_F(CudaLibraryProducts, ABiasBehindABf16ProductIsRoundedAlone) {
   const std::int64_t rows = size(1024, 32), in = size(768, 64), out = size(3072, 96);
   const HostTensor bias = random_f32({out}, 3);
   for (const auto activation : {ops::Activation::none, ops::Activation::relu}) {
@@ -52,15 +63,35 @@ TEST_F(CudaLibraryProducts, ABiasBehindABf16ProductIsReadAsFp32) {
   }
 }
 
-// A sum that bf16 does not hold, of one summand for each row.
+// Sums that bf16 does not hold, of one summand for each row. cuBLASLt 13.1 has left out the last
+// rows where it summed in parts whose number did not divide theirs.
 TEST_F(CudaLibraryProducts, GradientsOfBf16AreSummedAndStoredInFp32) {
-  const std::int64_t rows = size(65537, 4097), in = size(768, 32), out = size(768, 32);
-  const auto outputs = run({.name = "ones",
-                            .op = std::make_shared<ops::LinearBwdWeights>(true),
-                            .inputs = {bf16_filled({rows, in}, 1), bf16_filled({rows, out}, 1)}});
-  for (std::size_t output = 0; output < outputs.size(); ++output)
-    for (const double sum : outputs[output].to_double())
-      ASSERT_EQ(sum, double(rows)) << (output == 0 ? "weights\n" : "biases\n") << chosen();
+  const std::int64_t in = size(768, 32), out = size(768, 32);
+  for (const std::int64_t rows : {size(65537, 4097), size(65544, 264), size(8193, 257)})
+    for (const bool bias : {true, false}) {
+      const auto outputs =
+          run({.name = "ones",
+               .op = std::make_shared<ops::LinearBwdWeights>(bias),
+               .inputs = {bf16_filled({rows, in}, 1), bf16_filled({rows, out}, 1)}});
+      for (std::size_t output = 0; output < outputs.size(); ++output)
+        for (const double sum : outputs[output].to_double())
+          ASSERT_EQ(sum, double(rows)) << (output == 0 ? "weights\n" : "biases\n") << chosen();
+    }
+}
+
+// Note [Weight gradients of many outputs]: rows of two GEMMs, the last of them seen.
+TEST_F(CudaLibraryProducts, GradientsOfManyOutputsAreWhole) {
+  const std::int64_t rows = size(2048, 24), in = size(768, 16), out = 4099, padded = 4160;
+  const auto outputs =
+      run({.name = "columns that differ",
+           .op = std::make_shared<ops::LinearBwdWeights>(false, out),
+           .inputs = {bf16_filled({rows, in}, 1), numbered_columns(rows, padded)}});
+  const std::vector<double> gradient = outputs[0].to_double();
+  ASSERT_EQ(gradient.size(), std::size_t(out * in));
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    ASSERT_EQ(gradient[i], double(rows * number_of_column(std::int64_t(i) / in)))
+        << "output " << std::int64_t(i) / in << "\n"
+        << chosen();
 }
 
 }  // namespace

@@ -45,6 +45,9 @@ HostTensor copied(const Shape& shape, DType dtype, const std::vector<T>& values)
   return tensor;
 }
 
+/// Where the tensors of the kernel that runs lie.
+Backend* memory_of_run = nullptr;
+
 /// How one run of a kernel differs from the plain one.
 struct RunOptions {
   bool marked_accumulating = false;  ///< the outputs belong to the flat gradient space
@@ -92,7 +95,9 @@ class BoundKernel {
     for (std::size_t i = 0; i < packed_memory_.size(); ++i) kernel_->pack(int(i));
     RunState state = case_.state;
     state.accumulate = options_.accumulate;
+    memory_of_run = &memory_.backend;
     kernel_->run(state);
+    memory_of_run = nullptr;
     check_memory();
     std::vector<HostTensor> results;
     for (std::size_t i = 0; i < outputs_.size(); ++i)
@@ -282,6 +287,18 @@ ReferenceArgs reference_args(const OpCase& test_case) {
 TestMemory host_memory() {
   static testing::NullBackend backend;
   return {backend};
+}
+
+std::vector<std::byte> tensor_bytes(const void* tensor, std::size_t bytes) {
+  std::vector<std::byte> host(bytes);
+  memory_of_run->copy_to_host(host.data(), tensor, bytes);
+  memory_of_run->synchronize();
+  return host;
+}
+
+void set_tensor_bytes(void* tensor, const std::vector<std::byte>& bytes) {
+  memory_of_run->copy_to_device(tensor, bytes.data(), bytes.size());
+  memory_of_run->synchronize();
 }
 
 std::vector<HostTensor> run_kernel(const OpCase& test_case,

@@ -74,6 +74,11 @@ struct TestMemory {
 /// Host memory, for kernels of the CPU.
 TestMemory host_memory();
 
+/// Bytes of a tensor of the kernel that run_kernel() or check_case() runs, which may lie on a
+/// device: for what stands in for other ranks in RunState::group.
+std::vector<std::byte> tensor_bytes(const void* tensor, std::size_t bytes);
+void set_tensor_bytes(void* tensor, const std::vector<std::byte>& bytes);
+
 /// The outputs of one run without accumulation, for tests that compare kernels with each other.
 std::vector<HostTensor> run_kernel(const OpCase& test_case,
                                    const KernelFactory& factory,

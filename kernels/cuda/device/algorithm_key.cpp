@@ -39,7 +39,7 @@ const char* name_of_epilogue(MatrixEpilogue epilogue) {
 }  // namespace
 
 std::string algorithm_key(const Device& device, const MatrixProductSpec& spec) {
-  return fmt::format("product {}x{}x{} pitch {} {}{} {} -> {}, {} {}{}",
+  return fmt::format("product {}x{}x{} pitch {} {}{} {} -> {}, {}{}",
                      spec.m,
                      spec.n,
                      spec.k,
@@ -49,7 +49,6 @@ std::string algorithm_key(const Device& device, const MatrixProductSpec& spec) {
                      name_of(spec.factors),
                      name_of(spec.result),
                      name_of_epilogue(spec.epilogue),
-                     name_of(spec.bias),
                      tf32_text(device, spec.factors));
 }
 

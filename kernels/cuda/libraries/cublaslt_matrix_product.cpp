@@ -18,9 +18,13 @@
 // element for each of its rows, is ours, one for each column; its BGRADB sums our A. Leading
 // dimensions are our rows' lengths, or pitches.
 //
-// Sums over k may be split among blocks, but only where the parts are fp32, go into the workspace
-// and are added by a kernel of its own: the other schemes round parts to bf16, or add in the order
-// in which blocks come.
+// Sums over k may be split among blocks, but only
+//   - where the parts are fp32, go into the workspace and are added by a kernel of its own: the
+//     other schemes round parts to bf16, or add in the order in which blocks come;
+//   - where the number of parts divides k: cuBLASLt 13.1 on an H200 left out the last k mod parts
+//   of
+//     the sum otherwise (k = 8193 in two parts, 65537 in eight);
+//   - where nothing is to follow a result in bf16: the bias was added to what was rounded before.
 namespace lockstep::cuda {
 namespace {
 
@@ -141,8 +145,12 @@ class CublasLtProduct final : public MatrixProduct {
  private:
   AlgorithmChoice choose(const Device& device) {
     std::string why_none;
-    const std::vector<std::string> candidates =
-        ask_heuristic(device.times_algorithms ? kTimedCandidates : kCandidates, why_none);
+    const int most = device.times_algorithms ? kTimedCandidates : kCandidates;
+    std::vector<std::string> candidates =
+        ask_heuristic(most, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, why_none);
+    // Those that split sums may have taken all places.
+    if (candidates.empty())
+      candidates = ask_heuristic(most, CUBLASLT_REDUCTION_SCHEME_NONE, why_none);
     if (candidates.empty()) return {.text = "", .why_none = why_none};
     if (!device.times_algorithms || !ProductTrial::fits(spec_, kMaxProductWorkspace))
       return {.text = candidates[0], .why_none = ""};
@@ -183,10 +191,12 @@ class CublasLtProduct final : public MatrixProduct {
     return {.text = candidates[*result.fastest], .why_none = ""};
   }
 
-  /// The algorithms that keep their order and can be had, the heuristic's favourite first. Empty:
-  /// `why_none` says why.
-  std::vector<std::string> ask_heuristic(int most, std::string& why_none) const {
-    const Preference preference = describe_preference();
+  /// The algorithms that sum as the note says and can be had, the heuristic's favourite first.
+  /// Empty: `why_none` says why.
+  std::vector<std::string> ask_heuristic(int most,
+                                         cublasLtReductionScheme_t splits,
+                                         std::string& why_none) const {
+    const Preference preference = describe_preference(splits);
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
     int count = 0;
     const cublasStatus_t status = cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_.get(),
@@ -212,11 +222,11 @@ class CublasLtProduct final : public MatrixProduct {
     for (int i = 0; i < count; ++i) {
       const auto& candidate = found[std::size_t(i)];
       cublasLtMatmulHeuristicResult_t here{};
-      if (keeps_its_order(candidate) && check_here(candidate.algo, here) == CUBLAS_STATUS_SUCCESS &&
+      if (sums_well(candidate) && check_here(candidate.algo, here) == CUBLAS_STATUS_SUCCESS &&
           here.workspaceSize <= kMaxProductWorkspace)
         candidates.push_back(to_text({candidate.algo, here.workspaceSize}));
     }
-    why_none = fmt::format("none of {} proposals keeps its order and passes", count);
+    why_none = fmt::format("none of {} proposals sums as it must and passes", count);
     return candidates;
   }
 
@@ -269,8 +279,7 @@ class CublasLtProduct final : public MatrixProduct {
     }
     if (spec_.epilogue == MatrixEpilogue::gelu_tanh_gradient) return;
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned);
-    const DType type = has_bias(spec_.epilogue) ? spec_.bias : spec_.result;
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t(cublas_type_of(type)));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, std::int32_t(cublas_type_of(spec_.result)));
   }
 
   template <typename Value>
@@ -280,7 +289,7 @@ class CublasLtProduct final : public MatrixProduct {
           what_);
   }
 
-  Preference describe_preference() const {
+  Preference describe_preference(cublasLtReductionScheme_t splits) const {
     cublasLtMatmulPreference_t made = nullptr;
     check(cublaslt().cublasLtMatmulPreferenceCreate(&made), what_);
     Preference preference{made, cublaslt().cublasLtMatmulPreferenceDestroy};
@@ -290,8 +299,7 @@ class CublasLtProduct final : public MatrixProduct {
             what_);
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kMaxProductWorkspace));
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(splits));
     for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -300,17 +308,28 @@ class CublasLtProduct final : public MatrixProduct {
     return preference;
   }
 
-  bool keeps_its_order(const cublasLtMatmulHeuristicResult_t& candidate) const {
+  /// As the note at the head of this file says.
+  bool sums_well(const cublasLtMatmulHeuristicResult_t& candidate) const {
     if (candidate.state != CUBLAS_STATUS_SUCCESS) return false;
-    std::uint32_t scheme = 0;
-    check(cublaslt().cublasLtMatmulAlgoConfigGetAttribute(&candidate.algo,
-                                                          CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                                          &scheme,
-                                                          sizeof(scheme),
-                                                          nullptr),
+    const auto scheme =
+        configuration<std::uint32_t>(candidate.algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+    const auto parts = configuration<std::int32_t>(candidate.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    if (scheme != CUBLASLT_REDUCTION_SCHEME_NONE &&
+        scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+      return false;
+    if (parts <= 1) return true;
+    const bool rounds_twice = spec_.result == DType::bf16 && spec_.epilogue != MatrixEpilogue::none;
+    return spec_.k % parts == 0 && !rounds_twice;
+  }
+
+  template <typename Value>
+  Value configuration(const cublasLtMatmulAlgo_t& algorithm,
+                      cublasLtMatmulAlgoConfigAttributes_t attribute) const {
+    Value value{};
+    check(cublaslt().cublasLtMatmulAlgoConfigGetAttribute(
+              &algorithm, attribute, &value, sizeof(value), nullptr),
           what_);
-    return scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
-           scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    return value;
   }
 
   std::string what_;

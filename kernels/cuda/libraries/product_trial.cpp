@@ -82,7 +82,7 @@ ProductTrial::ProductTrial(const Device& device,
                  .workspace = workspace_.data()} {
   a_.fill(spec.factors);
   b_.fill(spec.factors);
-  vector_.fill(is_sums_of_a(spec) ? spec.result : spec.bias);
+  vector_.fill(spec.result);
   if (bytes_of_second(spec) > 0) second_.fill(spec.result);
 }
 

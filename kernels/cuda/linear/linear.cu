@@ -23,9 +23,9 @@
 //
 // Note [Bias and activation after a GEMM]
 //
-// The library adds the bias before it rounds, if it takes one of the types at hand: fp32 first,
-// then for bf16 results a copy rounded to bf16, as the weight is. Where it takes neither, the
-// GEMM is stored as fp32 and an own kernel adds the bias and rounds. GELU goes into a bf16
+// The library adds the bias before it rounds. To results in bf16 it adds one in bf16 alone
+// (cuBLASLt 13.1), so that a copy is rounded, as the weight is. Where it adds none, the GEMM is
+// stored as fp32 and an own kernel adds the bias and rounds. GELU goes into a bf16
 // GEMM together with the bias: in training both outputs are written from the fp32 sums. So does
 // GELU's gradient into the GEMM before it in backward. In fp32 own kernels apply them, since how
 // exact the library's tanh is is nowhere said; ReLU always, since the library's does not pass on
@@ -53,7 +53,7 @@ class ProductChoice {
     if (e_.empty() || chosen.product) return chosen;
     // Rounded after the bias, if there is one.
     chosen.result = bias_ ? DType::f32 : type_;
-    make(chosen, MatrixEpilogue::none, DType::f32);
+    make(chosen, MatrixEpilogue::none);
     chosen.leaves_bias = bias_;
     return chosen;
   }
@@ -73,14 +73,13 @@ class ProductChoice {
     if (e_.empty()) return chosen;
     if (type_ == DType::bf16) chosen.copies.push_back(bf16_copy(1, spec_.inputs[1], e_.padded_out));
     if (!bias_) return chosen;
-    make(chosen, epilogue, DType::f32);
-    if (chosen.product || type_ == DType::f32) return chosen;
-    make(chosen, epilogue, DType::bf16);
-    if (chosen.product) chosen.copies.push_back(bf16_copy(2, spec_.inputs[2]));
+    make(chosen, epilogue);
+    if (chosen.product && type_ == DType::bf16)
+      chosen.copies.push_back(bf16_copy(2, spec_.inputs[2]));
     return chosen;
   }
 
-  void make(LayerProduct& chosen, MatrixEpilogue epilogue, DType bias_type) const {
+  void make(LayerProduct& chosen, MatrixEpilogue epilogue) const {
     chosen.epilogue = epilogue;
     chosen.product = make_matrix_product(device_,
                                          {.m = e_.rows,
@@ -89,8 +88,7 @@ class ProductChoice {
                                           .transpose_b = true,
                                           .factors = type_,
                                           .result = chosen.result,
-                                          .epilogue = epilogue,
-                                          .bias = bias_type},
+                                          .epilogue = epilogue},
                                          describe(spec_));
   }
 

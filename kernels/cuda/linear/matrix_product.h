@@ -36,15 +36,14 @@ constexpr bool has_second_matrix(MatrixEpilogue epilogue) {
 ///   op(A): [m, k], A stored as [m, k], or [k, m] where transpose_a;
 ///   op(B): [k, n], B stored as [k, n], or [n, k] where transpose_b;
 ///   C, S, kept, slope_at: [m, n]; bias: [n]; sums: [m].
-/// A and B have one type, f32 or bf16; C is that type or f32; the bias is f32 or of C's type, sums
-/// are of C's. Sums over k are fp32; what is stored as bf16 is rounded once. All extents >= 1.
+/// A and B have one type, f32 or bf16; C is that type or f32; the bias and sums are of C's. Sums
+/// over k are fp32; what is stored as bf16 is rounded once. All extents >= 1.
 struct MatrixProductSpec {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   DType factors = DType::f32;
   DType result = DType::f32;
   MatrixEpilogue epilogue = MatrixEpilogue::none;
-  DType bias = DType::f32;   ///< type of the epilogue's bias
   std::int64_t a_pitch = 0;  ///< elements from a row of A, as stored, to the next; 0: no gaps
 };
 

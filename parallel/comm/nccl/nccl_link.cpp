@@ -97,12 +97,13 @@ std::string NcclLink::split(NcclLink* part, int color, double limit_s) {
   const Clock::time_point end = end_after(limit_s);
   ncclConfig_t config = join_config();
   const auto made = std::make_shared<ncclComm_t>(nullptr);
-  ncclResult_t status = await(nccl_.ncclCommSplit(comm_,
-                                                  part == nullptr ? NCCL_SPLIT_NOCOLOR : color,
-                                                  part == nullptr ? 0 : part->rank_,
-                                                  made.get(),
-                                                  &config),
-                              end);
+  ncclResult_t status = nccl_.ncclCommSplit(comm_,
+                                            part == nullptr ? NCCL_SPLIT_NOCOLOR : color,
+                                            part == nullptr ? 0 : part->rank_,
+                                            made.get(),
+                                            &config);
+  // NCCL 2.28.9 returns success while it is still at work; the communicator that is split knows.
+  status = await(status == ncclSuccess ? ncclInProgress : status, end);
   if (status == ncclSuccess && part == nullptr) return {};
   if (status == ncclSuccess) {
     // NCCL has filled it by now, and may still be at work on it.

@@ -27,7 +27,7 @@ struct Operands {
   Operands(const MatrixProductSpec& s, bool tf32, const MatrixArguments& arguments)
       : a(factors(arguments.a, s.factors, elems_of_a(s), tf32)),
         b(factors(arguments.b, s.factors, s.k * s.n, tf32)),
-        bias(widened(arguments.bias, s.bias, has_bias(s.epilogue) ? s.n : 0)),
+        bias(widened(arguments.bias, s.result, has_bias(s.epilogue) ? s.n : 0)),
         before(widened(arguments.accumulate ? arguments.c : arguments.summand,
                        s.result,
                        arguments.accumulate || arguments.beta != 0 ? s.m * s.n : 0)),
@@ -118,10 +118,10 @@ class EmulatedProduct final : public MatrixProduct {
   bool tf32_;
 };
 
-/// As cuBLASLt: a bias has the type of the result, and a second matrix rows of multiples of eight.
+/// As cuBLASLt: a second matrix has rows of multiples of eight.
 bool takes_epilogue(const MatrixProductSpec& spec) {
   const LibraryLimits& limits = library_limits();
-  if (has_bias(spec.epilogue) && (spec.bias != spec.result || !limits.matrix_bias)) return false;
+  if (has_bias(spec.epilogue) && !limits.matrix_bias) return false;
   if (has_second_matrix(spec.epilogue) && spec.n % 8 != 0) return false;
   if (spec.epilogue == MatrixEpilogue::gelu_tanh_gradient) return limits.matrix_gelu_gradient;
   if (spec.epilogue == MatrixEpilogue::sums_of_a) return limits.matrix_sums;
