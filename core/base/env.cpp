@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/env.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <initializer_list>
 #include <string_view>
 #include <system_error>
 #include <unistd.h>
@@ -56,13 +59,12 @@ constexpr std::array kEntries = {
                                  : fmt::format("did you mean {}{}?", kPrefix, best));
 }
 
-void check_either(std::string_view name,
-                  const std::optional<std::string>& value,
-                  std::string_view one,
-                  std::string_view other) {
-  if (value && *value != one && *value != other)
+void check_among(std::string_view name,
+                 const std::optional<std::string>& value,
+                 std::initializer_list<std::string_view> known) {
+  if (value && std::ranges::find(known, *value) == known.end())
     throw ConfigError(fmt::format("{} is '{}'", name, *value),
-                      fmt::format("it is one of {} and {}", one, other));
+                      fmt::format("it is one of {}", fmt::join(known, ", ")));
 }
 
 void check_number(std::string_view name, const std::optional<std::string>& value) {
@@ -87,15 +89,15 @@ Env parse_env(const VariableMap& variables) {
     if (found == nullptr) unknown_variable(name);
     if (!value.empty()) result.*(found->field) = value;
   }
-  check_either("LOCKSTEP_PLAN", result.plan, "off", "poison");
-  check_either("LOCKSTEP_NCCL", result.nccl, "off", "shared");
-  check_either("LOCKSTEP_CHECKPOINT_PARTS", result.checkpoint_parts, "small", "large");
-  check_either("LOCKSTEP_SYNC", result.sync, "0", "1");
-  check_either("LOCKSTEP_NAN_CHECK", result.nan_check, "0", "1");
-  check_either("LOCKSTEP_CHECK_COLLECTIVES", result.check_collectives, "0", "1");
-  check_either("LOCKSTEP_GRAPH", result.graph, "0", "1");
-  check_either("LOCKSTEP_DEPENDENT_LAUNCH", result.dependent_launch, "0", "1");
-  check_either("LOCKSTEP_CLEAR", result.clear, "0", "1");
+  check_among("LOCKSTEP_PLAN", result.plan, {"off", "poison"});
+  check_among("LOCKSTEP_NCCL", result.nccl, {"off", "shared"});
+  check_among("LOCKSTEP_CHECKPOINT_PARTS", result.checkpoint_parts, {"small", "large"});
+  check_among("LOCKSTEP_SYNC", result.sync, {"0", "1"});
+  check_among("LOCKSTEP_NAN_CHECK", result.nan_check, {"0", "1"});
+  check_among("LOCKSTEP_CHECK_COLLECTIVES", result.check_collectives, {"0", "1"});
+  check_among("LOCKSTEP_GRAPH", result.graph, {"0", "1", "nccl"});
+  check_among("LOCKSTEP_DEPENDENT_LAUNCH", result.dependent_launch, {"0", "1"});
+  check_among("LOCKSTEP_CLEAR", result.clear, {"0", "1"});
   check_number("LOCKSTEP_TEST_SEED", result.test_seed);
   return result;
 }

@@ -42,7 +42,8 @@ struct Env {
   /// LOCKSTEP_CLEAR=0: memory of a GPU is not set to zero when it is reserved, for tools that find
   /// reads of memory that was never written; what training relies on zeros for goes wrong.
   std::optional<std::string> clear;
-  /// LOCKSTEP_GRAPH=0: steps are not captured as graphs of a device that takes them.
+  /// LOCKSTEP_GRAPH=0: steps are not captured as graphs of a device that takes them. nccl: what
+  /// NCCL moves is captured with them, and not begun by the host between graphs.
   std::optional<std::string> graph;
   /// LOCKSTEP_DEPENDENT_LAUNCH=1: own kernels of a GPU that has it (compute capability 9.0) are
   /// launched before the one before them has ended, and wait on the device.

@@ -2,20 +2,58 @@
 #include "core/nn/initialise.h"
 
 #include <algorithm>
+#include <atomic>
+#include <span>
+#include <system_error>
+#include <thread>
 
 #include "core/base/random.h"
 
 namespace lockstep {
 namespace {
 
-float normal_at(std::uint64_t key, std::uint64_t element) {
-  const RandomBlock words = philox(key, element / 2, 0);
-  const std::size_t pair = element % 2 * 2;
-  return normal_of(words[pair], words[pair + 1]);
+/// Values of one block of random words.
+constexpr std::size_t kNormals = 2, kUniforms = 4;
+
+void multiply_by_normals(std::uint64_t key, std::size_t block, std::span<float> values) {
+  const RandomBlock words = philox(key, block, 0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] *= normal_of(words[2 * i], words[2 * i + 1]);
 }
 
-float uniform_at(std::uint64_t key, std::uint64_t element) {
-  return 2.0f * uniform01(philox(key, element / 4, 0)[element % 4]) - 1.0f;
+void multiply_by_uniforms(std::uint64_t key, std::size_t block, std::span<float> values) {
+  const RandomBlock words = philox(key, block, 0);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= 2.0f * uniform01(words[i]) - 1.0f;
+}
+
+/// Draws values from `first` to `end` of all.
+void draw(
+    bool normal, std::uint64_t key, std::span<float> all, std::size_t first, std::size_t end) {
+  const std::size_t block = normal ? kNormals : kUniforms;
+  for (std::size_t at = first; at < end; at += block) {
+    const std::span<float> values = all.subspan(at, std::min(block, end - at));
+    normal ? multiply_by_normals(key, at / block, values)
+           : multiply_by_uniforms(key, at / block, values);
+  }
+}
+
+/// By `threads` at most, this one among them.
+void draw_in_parallel(bool normal, std::uint64_t key, std::span<float> all, int threads) {
+  constexpr std::size_t kPart = std::size_t(1) << 20;  // a multiple of both blocks
+  const std::size_t parts = (all.size() + kPart - 1) / kPart;
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t part = next++; part < parts; part = next++)
+      draw(normal, key, all, part * kPart, std::min(all.size(), (part + 1) * kPart));
+  };
+  std::vector<std::jthread> helpers;
+  const std::size_t most = std::min(parts, std::size_t(threads));
+  try {
+    for (std::size_t i = 1; i < most; ++i) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // The host grants no more; those that run will do.
+  }
+  work();
 }
 
 /// The first filters become those that leave their channel as it is.
@@ -30,13 +68,12 @@ void pass_channels_on(const Shape& filters, std::vector<float>& values) {
 
 }  // namespace
 
-std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed) {
+std::vector<float> initial_values(const Parameter& parameter, std::uint64_t seed, int threads) {
   std::vector<float> values(std::size_t(parameter.shape.elems()), parameter.init.value);
   if (parameter.init.kind == Init::Kind::constant) return values;
   const std::uint64_t key = random_key(seed, "init/" + parameter.name);
   const bool normal = parameter.init.kind == Init::Kind::normal;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] *= normal ? normal_at(key, i) : uniform_at(key, i);
+  draw_in_parallel(normal, key, values, threads);
   if (parameter.init.kind == Init::Kind::dirac) pass_channels_on(parameter.shape, values);
   return values;
 }

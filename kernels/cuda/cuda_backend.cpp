@@ -95,7 +95,6 @@ cuda::Device open_device(int ordinal) {
   check(cudaGetDeviceProperties(&properties, ordinal), "cuda: device properties");
   device.name = properties.name;
   device.multiprocessors = properties.multiProcessorCount;
-  device.capability = 10 * properties.major + properties.minor;
   check(cudaStreamCreateWithFlags(&device.compute, cudaStreamNonBlocking), "cuda: compute stream");
   return device;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/name_patterns.h"
+#include "core/host/cores.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"
 #include "core/nn/whitening.h"
@@ -47,9 +48,10 @@ void expect_finite(const std::string& file, const io::NamedTensor& tensor) {
 
 void ReplicaState::initialise_parameters() {
   const Graph& graph = programs.graph();
+  const int threads = available_cores().count;
   for (std::size_t i = 0; i < graph.parameters().size(); ++i) {
     if (!context.backend().has_memory()) break;
-    const std::vector<float> values = initial_values(graph.parameters()[i], options.seed);
+    const std::vector<float> values = initial_values(graph.parameters()[i], options.seed, threads);
     context.backend().copy_to_device(programs.parameters() + programs.space().of(int(i)).offset,
                                      values.data(),
                                      values.size() * sizeof(float));

@@ -280,7 +280,7 @@ std::string ReplicaState::reason_against_graphs() const {
   if (fault_injector() != nullptr) return "LOCKSTEP_FAULT injects faults";
   if (options.profile) return name_parameters("`profile` times every operator");
   if (probes_.ranges != nullptr) return "an attached tool traces every operator";
-  if ((batch.cluster > 1 || batch.dealt) && parts.exchange.in_stream_order()) {
+  if ((batch.cluster > 1 || batch.dealt) && captures_collectives()) {
     // Of whole batches and of an epoch's last, for each size of images.
     const Schedule whole = training_schedule(batch, batch.global_batch, context.rank());
     const bool groups = batch.cluster > 1;

@@ -208,6 +208,9 @@ class ReplicaState {
   bool agree(const Segment& segment, bool captured);
   GraphKey graph_key(const Segment& segment) const;
   /// Whether it holds collectives of NCCL, and may stand before a step's last.
+  /// Whether NCCL's collectives are captured with a segment; else the host begins them between
+  /// graphs.
+  bool captures_collectives() const;
   bool captures_by_place(const Segment& segment) const;
   bool captures_now() const;
   void update(const Segment& segment);

@@ -178,7 +178,7 @@ bool ReplicaState::exchanges_apart(const Schedule& schedule) const {
 }
 
 const StepPlan& ReplicaState::plan(const Segment& segment) {
-  const bool by_host = !parts.exchange.in_stream_order();
+  const bool by_host = !captures_collectives();
   const bool overlaps = segment.program != nullptr && segment.exchanges && segment.overlaps;
   // Other segments would not wait for a bucket before kernels write where it lies.
   LOCKSTEP_ASSERT(segment.program == nullptr || !programs.compiled().gradients().divided() ||
@@ -305,9 +305,12 @@ void ReplicaState::end_phase(Segment& segment, StepWork work) {
   ++times_.whole_computed;
 }
 
+bool ReplicaState::captures_collectives() const {
+  return parts.exchange.in_stream_order() && (context.size() == 1 || env().graph == "nccl");
+}
+
 bool ReplicaState::captures_by_place(const Segment& segment) const {
-  return (batch.cluster > 1 || (batch.dealt && segment.exchanges)) &&
-         parts.exchange.in_stream_order();
+  return (batch.cluster > 1 || (batch.dealt && segment.exchanges)) && captures_collectives();
 }
 
 bool ReplicaState::captures_now() const {
@@ -325,7 +328,7 @@ GraphKey ReplicaState::graph_key(const Segment& segment) const {
     key.samples = segment.program->samples;
     key.stale_copies = segment.program->program->stale_copies();
   }
-  if (!parts.exchange.in_stream_order()) {
+  if (!captures_collectives()) {
     if (segment.ends_shard || (segment.exchanges && !segment.ends_step)) key.merges = 0;
   } else if (segment.ends_shard || segment.exchanges) {
     const ShardPlace place = parts.exchange.place();
@@ -337,7 +340,7 @@ GraphKey ReplicaState::graph_key(const Segment& segment) const {
 }
 
 bool ReplicaState::agree(const Segment& segment, bool captured) {
-  if (context.size() == 1 || !parts.exchange.in_stream_order()) return captured;
+  if (context.size() == 1 || !captures_collectives()) return captured;
   if (segment.exchanges) return all_ranks(context.host_communicator(), captured);
   return group_ ? all_ranks(*group_, captured) : captured;
 }
@@ -345,7 +348,7 @@ bool ReplicaState::agree(const Segment& segment, bool captured) {
 // Applies what the parts of a replayed segment would have changed on the host.
 void ReplicaState::account_replay(const Segment& segment) {
   if (segment.program != nullptr) segment.program->program->mark_copies_fresh();
-  if (parts.exchange.in_stream_order()) {
+  if (captures_collectives()) {
     if (segment.ends_shard) parts.exchange.shard_was_replayed();
     if (segment.exchanges)
       parts.exchange.buckets_were_replayed(

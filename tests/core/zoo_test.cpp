@@ -9,6 +9,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <span>
 
 #include "core/nn/initialise.h"
 #include "core/nn/trace.h"
@@ -160,6 +161,20 @@ TEST(Zoo, VggWantsImagesOf224OrTheCifarHead) {
 }
 
 // torchvision: kaiming_normal_ (fan out) for convolutions, normal(0, 0.01) for VGG's linear layers,
+TEST(Zoo, ParametersStartAlikeWithAnyNumberOfThreads) {
+  constexpr std::int64_t kElems = (3 << 20) + 5;  // of several parts, of which the last is odd
+  for (const auto kind : {Init::Kind::normal, Init::Kind::uniform}) {
+    Parameter large, small;
+    large.name = small.name = "w";
+    large.init = small.init = {kind, 0.5f};
+    large.shape = {kElems};
+    small.shape = {7};
+    const std::vector<float> alone = initial_values(large, 3), few = initial_values(small, 3);
+    EXPECT_TRUE(std::ranges::equal(few, std::span(alone).first(7)));
+    for (const int threads : {2, 5, 64}) EXPECT_EQ(initial_values(large, 3, threads), alone);
+  }
+}
+
 // PyTorch's uniform(+-1 / sqrt(in)) for a ResNet's; zero biases, except the ResNet's. The standard
 // deviation of n draws is itself off by 1 / sqrt(2 n) (normal); five times that is allowed.
 TEST(Zoo, ParametersStartAsTorchvisions) {

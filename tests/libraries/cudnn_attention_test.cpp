@@ -104,7 +104,7 @@ TEST(CudnnAttention, ComputesWhatItSaysWholeAndInParts) {
 
 TEST(CudnnAttention, AsksForWorkspaceToTheByte) {
   const auto bytes = [](AttentionPass pass) {
-    return offer_attention(Device{}, spec_of(pass, true), "x", 4).kernels.at(0)->workspace_bytes();
+    return offer_attention(Device{}, spec_of(pass, true), "x").kernels.at(0)->workspace_bytes();
   };
   const std::size_t plans = 512;  // kFakeWorkspace at the next multiple of 256
   EXPECT_EQ(bytes(AttentionPass::forward), plans);
@@ -114,7 +114,7 @@ TEST(CudnnAttention, AsksForWorkspaceToTheByte) {
 TEST(CudnnAttention, IsBuiltOnceForAllLayersOfAShape) {
   const Device device;
   const FusedAttentionSpec spec = spec_of(AttentionPass::forward, true);
-  const std::string text = offer_attention(device, spec, "x", 4).texts.at(0);
+  const std::string text = offer_attention(device, spec, "x").texts.at(0);
   EXPECT_EQ(text, "engine 7 workspace 300 knobs");
   const auto first = build_attention(device, spec, text, "x");
   const auto second = build_attention(device, spec, text, "x");
@@ -138,7 +138,7 @@ TEST(CudnnAttention, OfAnotherWorkspaceThanRank0sIsAnError) {
 TEST(CudnnAttention, IsNotOfferedWhereCudnnIsKnownToLackIt) {
   FusedAttentionSpec spec = spec_of(AttentionPass::forward, true);
   spec.depth = 12;
-  const AttentionOffers offers = offer_attention(Device{}, spec, "x", 4);
+  const AttentionOffers offers = offer_attention(Device{}, spec, "x");
   EXPECT_TRUE(offers.kernels.empty());
   EXPECT_THAT(offers.why_none, ::testing::HasSubstr("12 columns"));
 }

@@ -118,34 +118,6 @@ TEST_F(CudaAttentionChoice, IsTheLibrarysWhereThatAgreesAndIsFaster) {
                     Not(HasSubstr("rejected"))));
 }
 
-// On devices that take the library's favourite it runs without a timing, once it is found right.
-TEST_F(CudaAttentionChoice, IsTheFavouriteUntimedWhereTheDeviceTakesIt) {
-  for (const OpCase& test_case : {forward_case(), backward_case()}) {
-    const KernelRun expected = own(test_case);
-    cuda::library_limits() = {.attention_without_timing = true,
-                              .attention = {EmulatedOffer::slow, EmulatedOffer::wrong_scale}};
-    const KernelRun found = own(test_case);
-    cuda::library_limits() = {};
-    EXPECT_FALSE(same_bits(found, expected));
-    expect_near(test_case, found);
-    EXPECT_THAT(backend().choices(), HasSubstr("\tkernel 0\t\n"));
-    EXPECT_THAT(backend().timing_note(), IsEmpty());
-  }
-}
-
-TEST_F(CudaAttentionChoice, IsTheOwnKernelWhereTheFavouriteIsWrong) {
-  for (const OpCase& test_case : {forward_case(), backward_case()})
-    for (const auto offer :
-         {EmulatedOffer::unsteady, EmulatedOffer::fails, EmulatedOffer::wrong_scale}) {
-      const KernelRun expected = own(test_case);
-      cuda::library_limits() = {.attention_without_timing = true,
-                                .attention = {offer, EmulatedOffer::good}};
-      EXPECT_TRUE(same_bits(own(test_case), expected));
-      cuda::library_limits() = {};
-      EXPECT_THAT(backend().timing_note(), HasSubstr("fused attention was rejected: kernel 0: "));
-    }
-}
-
 TEST_F(CudaAttentionChoice, RejectsOtherBitsInASecondRun) {
   for (const OpCase& test_case : {forward_case(), backward_case()})
     expect_rejected(test_case, EmulatedOffer::unsteady, HasSubstr("other bits in a second run"));

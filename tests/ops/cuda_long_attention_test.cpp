@@ -26,11 +26,6 @@ class CudaLongAttention : public CudaTest {
 
  private:
   void expect_near(const OpCase& test_case, const ReferenceOutputs& expected) {
-    compare(test_case, expected);
-    if (use_own_attention()) compare(test_case, expected);
-  }
-
-  void compare(const OpCase& test_case, const ReferenceOutputs& expected) {
     const auto run = [&] {
       return run_kernel(
           test_case,

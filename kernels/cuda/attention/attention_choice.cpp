@@ -28,18 +28,11 @@ std::optional<FusedAttentionSpec> fused_spec(const KernelSpec& kernel,
                             .causal = attrs.causal};
 }
 
-struct Chosen {
+struct Timed {
   std::unique_ptr<FusedAttention> kernel;  ///< null: the own one
   AlgorithmChoice choice;
   std::string rejected;  ///< which were, and why
 };
-
-/// As many as cuDNN's heuristic proposes for an H100, before those that it calls slow.
-constexpr std::size_t kTimedAttentions = 4;
-
-Chosen keep_own(const std::string& why) { return {nullptr, {.text = "", .why_none = why}, why}; }
-
-const char* const kTooLarge = "a trial of it takes more than half of the free memory";
 
 std::string in_milliseconds(double seconds) { return fmt::format("{:.3g} ms", 1e3 * seconds); }
 
@@ -62,35 +55,17 @@ std::string rejections(const std::vector<std::string>& texts,
   return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
-/// The library's favourite, where it is right.
-Chosen take_favourite(const Device& device,
-                      const FusedAttentionSpec& spec,
-                      const OwnAttention& own,
-                      const std::string& what) {
-  AttentionOffers offers = offer_attention(device, spec, what, 1);
+Timed time(const Device& device,
+           const FusedAttentionSpec& spec,
+           const OwnAttention& own,
+           const std::string& what) {
+  AttentionOffers offers = offer_attention(device, spec, what);
+  const auto keep_own = [](const std::string& why) {
+    return Timed{nullptr, {.text = "", .why_none = why}, why};
+  };
   if (offers.kernels.empty()) return keep_own(offers.why_none);
   if (!AttentionTrial::fits(spec, AttentionTrial::workspace_bytes(own, offers.kernels)))
-    return keep_own(kTooLarge);
-  AttentionTrial trial(device, spec, own, offers.kernels);
-  trial.result_hash(0);
-  std::string why;
-  try {
-    if (trial.result_hash(1) != trial.result_hash(1)) why = "it stores other bits in a second run";
-  } catch (const Error&) {
-    why = trial.why_refused(1);
-  }
-  if (!why.empty()) return keep_own(fmt::format("{}: {}", offers.texts[0], why));
-  return {std::move(offers.kernels[0]), {.text = offers.texts[0], .why_none = ""}, ""};
-}
-
-Chosen time(const Device& device,
-            const FusedAttentionSpec& spec,
-            const OwnAttention& own,
-            const std::string& what) {
-  AttentionOffers offers = offer_attention(device, spec, what, kTimedAttentions);
-  if (offers.kernels.empty()) return keep_own(offers.why_none);
-  if (!AttentionTrial::fits(spec, AttentionTrial::workspace_bytes(own, offers.kernels)))
-    return keep_own(kTooLarge);
+    return keep_own("a trial of it takes more than half of the free memory");
   const AlgorithmTimer timer(*device.algorithms);
   AttentionTrial trial(device, spec, own, offers.kernels);
   const TrialResult result = try_candidates(1 + offers.kernels.size(), trial);
@@ -115,16 +90,14 @@ std::unique_ptr<FusedAttention> choose_attention(const Device& device,
   const std::string key = algorithm_key(device, *spec), what = describe(kernel);
   if (const AlgorithmChoice* known = book.find(key))
     return known->text.empty() ? nullptr : build_attention(device, *spec, known->text, what);
-  if (!device.times_algorithms && !takes_favourite(device, *spec)) return nullptr;
-  Chosen chosen = device.times_algorithms ? time(device, *spec, own, what)
-                                          : take_favourite(device, *spec, own, what);
-  book.choice(key, [&] { return chosen.choice; });
-  if (!chosen.rejected.empty())
-    book.note_rejected(
-        fmt::format("{} {}", name_of(kernel.op.kind()), kernel.path),
-        fmt::format("a library's fused attention was rejected: {}", chosen.rejected));
-  if (chosen.kernel) book.built(key) = chosen.kernel->built();
-  return std::move(chosen.kernel);
+  if (!device.times_algorithms) return nullptr;
+  Timed timed = time(device, *spec, own, what);
+  book.choice(key, [&] { return timed.choice; });
+  if (!timed.rejected.empty())
+    book.note_rejected(fmt::format("{} {}", name_of(kernel.op.kind()), kernel.path),
+                       fmt::format("a library's fused attention was rejected: {}", timed.rejected));
+  if (timed.kernel) book.built(key) = timed.kernel->built();
+  return std::move(timed.kernel);
 }
 
 }  // namespace lockstep::cuda

@@ -12,13 +12,11 @@ namespace lockstep::cuda {
 // Note [A library's attention]
 //
 // A library's fused attention may take the place of an own kernel where activations are bf16 and no
-// weight is dropped. It does so only where rank 0 has run it and found that it stores the same bits
-// twice and agrees with the own kernel on the trial's tensors; or where that was found before, in
-// the book of choices. Where algorithms are timed (TrainOptions::algorithms), the fastest of some
-// is taken, if it is faster than the own kernel by more than kTrialMargin. With heuristics alone
-// the library's favourite is taken, as every run shall take the same one, of long sequences on
-// newer devices (takes_favourite()); elsewhere the own kernel runs, and the book has no entry.
-// Forward and backward are chosen apart, since what lies between them, y and lse, is the same.
+// weight is dropped. It does so only where rank 0 has timed it (TrainOptions::algorithms) and found
+// that it stores the same bits twice, agrees with the own kernel on the trial's tensors, and is
+// faster by more than kTrialMargin; or where that was found before, in the book of choices. With
+// heuristics alone the own kernel runs, and the book has no entry. Forward and backward are chosen
+// apart, since what lies between them, y and lse, is the same.
 
 /// The library's kernel that runs in the place of `own`; null: `own` does. `kernel` is the node of
 /// ops::Attention or ops::AttentionBwd with these attributes. Throws EnvironmentError: the book has

@@ -38,6 +38,7 @@ void fill_lse(const FusedAttentionSpec& spec, const TrialMemory& lse) {
     values[i] = std::log(float(spec.causal ? token + 1 : spec.tokens));
   }
   check(cudaMemcpy(lse.data(), values.data(), spec.lse_bytes(), cudaMemcpyHostToDevice), kTrial);
+  wait_for_copies();
 }
 
 }  // namespace
@@ -112,6 +113,7 @@ std::uint64_t AttentionTrial::result_hash(std::size_t candidate) {
       if (forward)
         check(cudaMemcpy(own_lse_.data(), lse_.data(), lse_.bytes(), cudaMemcpyDeviceToDevice),
               kTrial);
+      wait_for_copies();
     } else if (const std::string why = difference(); !why.empty()) {
       throw Error("it differs from the own kernel: " + why);
     }

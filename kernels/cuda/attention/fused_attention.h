@@ -57,15 +57,10 @@ struct AttentionOffers {
   std::string why_none;            ///< where it offers none
 };
 
-/// Whether the library's favourite runs where nothing is timed.
-bool takes_favourite(const Device& device, const FusedAttentionSpec& spec);
-
-/// `what` names the operator in errors; `most` are offered at most, each of which may take a second
-/// to compile.
+/// `what` names the operator in errors.
 AttentionOffers offer_attention(const Device& device,
                                 const FusedAttentionSpec& spec,
-                                const std::string& what,
-                                std::size_t most);
+                                const std::string& what);
 
 /// The kernel that `text`, of offer_attention() here or on another rank, stands for. Throws
 /// EnvironmentError: the library does not build it here.

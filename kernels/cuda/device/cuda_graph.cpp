@@ -17,7 +17,7 @@ class CudaGraph final : public DeviceGraph {
     // Else all of it would have the priority of the stream that it is launched into.
     check(cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority),
           "making of a graph");
-    // Else the first launch would do it.
+    // Else the first launch would do it. Crashed with NCCL's collectives: Note [Step graphs].
     check(cudaGraphUpload(executable_, stream_), "making of a graph");
   }
   CudaGraph(const CudaGraph&) = delete;

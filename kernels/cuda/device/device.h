@@ -14,7 +14,6 @@ namespace lockstep::cuda {
 struct Device {
   int ordinal = 0;
   int multiprocessors = 1;
-  int capability = 0;             ///< compute capability times ten: 90 is an H100's and H200's
   std::string name;               ///< "NVIDIA H100 80GB HBM3"
   cudaStream_t compute = {};      ///< everything that a program does is enqueued here, in order
   bool tf32 = false;              ///< fp32 GEMMs may round their factors to tf32

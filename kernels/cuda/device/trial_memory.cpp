@@ -58,7 +58,10 @@ void TrialMemory::fill(DType type, std::uint64_t seed) {
                      std::min(kChunk * sizeof(float), bytes_ - offset),
                      cudaMemcpyHostToDevice),
           kMeasurement);
+  wait_for_copies();
 }
+
+void wait_for_copies() { check(cudaStreamSynchronize(nullptr), kMeasurement); }
 
 std::size_t free_device_bytes() {
   std::size_t free = 0, total = 0;

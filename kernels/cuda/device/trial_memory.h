@@ -31,6 +31,10 @@ class TrialMemory {
   std::size_t bytes_;
 };
 
+/// Waits for what cudaMemcpy() copies to memory of the device, which may be under way when it
+/// returns, from pageable memory as from the device: streams of a Device would not wait for it.
+void wait_for_copies();
+
 /// Of the device, now.
 std::size_t free_device_bytes();
 

@@ -129,16 +129,11 @@ std::unique_ptr<FusedAttention> make_cudnn_attention(std::shared_ptr<const Built
   return std::make_unique<CudnnAttention>(std::move(built), spec, cut, what);
 }
 
-bool takes_favourite(const Device& device, const FusedAttentionSpec& spec) {
-  // Shorter ones gain little, and cuDNN compiles each kernel for half a second.
-  constexpr std::int64_t kLong = 256;
-  return device.capability >= 90 && spec.tokens >= kLong;
-}
-
 AttentionOffers offer_attention(const Device& device,
                                 const FusedAttentionSpec& spec,
-                                const std::string& what,
-                                std::size_t most) {
+                                const std::string& what) {
+  // As many as cuDNN's heuristic proposes for an H100, before those that it calls slow.
+  constexpr std::size_t kTriedAttentions = 4;
   AttentionOffers result;
   result.why_none = why_not_attention(spec, cudnn_number());
   if (!result.why_none.empty()) return result;
@@ -148,7 +143,7 @@ AttentionOffers offer_attention(const Device& device,
                                     describe_attention(spec, cut_of(spec), what),
                                     /*rounded_factors=*/true,
                                     what,
-                                    most);
+                                    kTriedAttentions);
     result.why_none = std::move(offers.why_none);
     result.texts = std::move(offers.texts);
     for (CudnnPlan& plan : offers.plans)

@@ -140,18 +140,12 @@ class EmulatedAttention final : public FusedAttention {
 
 }  // namespace
 
-bool takes_favourite(const Device&, const FusedAttentionSpec&) {
-  return library_limits().attention_without_timing;
-}
-
 AttentionOffers offer_attention(const Device& device,
                                 const FusedAttentionSpec& spec,
-                                const std::string&,
-                                std::size_t most) {
+                                const std::string&) {
   AttentionOffers offers;
   offers.why_none = "the emulated library has none";
   for (const EmulatedOffer kind : library_limits().attention) {
-    if (offers.kernels.size() == most) break;
     offers.texts.push_back(fmt::format("kernel {}", offers.kernels.size()));
     offers.kernels.push_back(std::make_unique<EmulatedAttention>(spec, kind, device));
   }

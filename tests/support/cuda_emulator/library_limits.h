@@ -27,9 +27,8 @@ struct LibraryLimits {
   bool fp32_from_bf16 = true;        ///< convolutions of bf16 that store fp32
   /// 0 adds the products of an element in their order, 1 from the last to the first.
   int algorithm = 0;
-  int fastest = 0;                        ///< the one that a timing finds to be
-  int algorithms = 2;                     ///< that the libraries can run: those below
-  bool attention_without_timing = false;  ///< takes_favourite()
+  int fastest = 0;     ///< the one that a timing finds to be
+  int algorithms = 2;  ///< that the libraries can run: those below
   std::vector<EmulatedOffer> attention{EmulatedOffer::good};  ///< its favourite first
 };
 LibraryLimits& library_limits();
