@@ -27,21 +27,22 @@ namespace lockstep {
 // several graphs, and the host works between them. Then a rank replays independently of the others.
 // Steps whose phases or gradients are measured one by one are not replayed.
 //
-// LOCKSTEP_GRAPH=nccl captures what NCCL moves as well. It is no default: two ranks that shared an
-// H200 (driver 580.159, NCCL 2.28.9) ended in cudaGraphUpload() of such a graph; it has not run on
-// GPUs of their own. NCCL requires that all ranks of a collective capture it, or none, and the same
-// for a replay. So everything that decides this is equal on all ranks or agreed upon: the reason
-// against capture, which steps are measured, and whether a capture succeeded. The last segments of
-// steps with as many samples have one key. Where a batch norm's group spans several ranks, every
-// segment holds collectives of NCCL, and with sharded gradients each that ends a shard; the key of
-// such a segment is a place: a round in a step of so many samples. That is enough, since the place
-// decides the rest of the key: a schedule is a function of samples and rank, and the ranks of a
-// group have equally many rounds, as a rank with fewer micro-batches joins with 0 samples. So all
-// ranks of a group first run, capture and replay a segment in the same rounds, and agree within the
-// group; in a segment with an exchange of gradients all ranks do, each of which has it once in such
-// a step. Where the ranks' counts of micro-batches differ, the exchange is a segment of its own on
-// all of them. The bf16 weight copy, which updates write, is fresh when a step begins, whatever ran
-// before it; other packed copies are stale in the first segment that reads them.
+// LOCKSTEP_GRAPH=nccl captures what NCCL moves as well. It is not the default: two ranks that
+// shared an H200 (driver 580.159, NCCL 2.28.9) ended in cudaGraphUpload() of such a graph; it has
+// not run on GPUs of their own. NCCL requires that all ranks of a collective capture it, or none,
+// and the same for a replay. So everything that decides this is equal on all ranks or agreed upon:
+// the reason against capture, which steps are measured, and whether a capture succeeded. The last
+// segments of steps with as many samples have one key. Where a batch norm's group spans several
+// ranks, every segment holds collectives of NCCL, and with sharded gradients each that ends a
+// shard; the key of such a segment is a place: a round in a step of so many samples. That is
+// enough, since the place decides the rest of the key: a schedule is a function of samples and
+// rank, and the ranks of a group have equally many rounds, as a rank with fewer micro-batches joins
+// with 0 samples. So all ranks of a group first run, capture and replay a segment in the same
+// rounds, and agree within the group; in a segment with an exchange of gradients all ranks do, each
+// of which has it once in such a step. Where the ranks' counts of micro-batches differ, the
+// exchange is a segment of its own on all of them. The bf16 weight copy, which updates write, is
+// fresh when a step begins, whatever ran before it; other packed copies are stale in the first
+// segment that reads them.
 //
 // Where a capture fails before any part has run, the segment runs eagerly instead. Once parts have
 // run, the remaining ones run without graphs, from the first part of the graph that failed. An

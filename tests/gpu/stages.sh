@@ -27,6 +27,7 @@ memory 40 300 gpu
 models 20 240 both
 gpu-use 15 120 gpu
 nccl-shared 30 240 gpu
+nccl-graphs 30 240 gpu
 rates 30 300 both
 torch-rates 30 300 gpu
 compare-gpt2-124m 60 900 gpu

@@ -151,9 +151,9 @@ refusal() {
     head -n 1
 }
 
-# Ranks that share the one GPU over NCCL, each with a host id of its own. What NCCL says of itself
-# goes to files, which show whether it was used at all.
-stage_nccl_shared() {
+# nccl_shared GRAPH: ranks that share the one GPU over NCCL, each with a host id of its own, with
+# LOCKSTEP_GRAPH as that. What NCCL says of itself goes to files, which show whether it was used at all.
+nccl_shared() {
   local ranks folder why code
   if ! $GPU_KIT_MPI; then
     echo "not measured: several ranks need MPI, and none was found"
@@ -166,7 +166,7 @@ stage_nccl_shared() {
     folder=$work/nccl-says-$ranks
     rm -rf "$folder" && mkdir -p "$folder"
     code=0
-    LOCKSTEP_NCCL=shared NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO NCCL_DEBUG_FILE="$folder/%p" train "$work/nccl" \
+    LOCKSTEP_GRAPH=$1 LOCKSTEP_NCCL=shared NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO NCCL_DEBUG_FILE="$folder/%p" train "$work/nccl" \
       --ranks $ranks "${convnet[@]}" >"$folder.log" 2>&1 || code=$?
     cat "$folder.log"
     if ((code)); then
@@ -185,6 +185,9 @@ stage_nccl_shared() {
     echo "the same bits: $ranks ranks over NCCL, over MPI, and one rank"
   done
 }
+stage_nccl_shared() { nccl_shared 1; }
+# Its collectives inside of graphs, in which two ranks on an H200 have crashed.
+stage_nccl_graphs() { nccl_shared nccl; }
 
 # What the watch says of some seconds of training is there, and can be true.
 stage_gpu_use() {
