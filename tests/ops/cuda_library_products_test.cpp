@@ -63,7 +63,7 @@ TEST_F(CudaLibraryProducts, ABiasBehindABf16ProductIsRoundedAlone) {
   }
 }
 
-// Sums that bf16 does not hold, of one summand for each row. cuBLASLt 13.1 has left out the last
+// Sums that bf16 does not hold, of one summand for each row. cuBLASLt 13.1 has dropped the last
 // rows where it summed in parts whose number did not divide theirs.
 TEST_F(CudaLibraryProducts, GradientsOfBf16AreSummedAndStoredInFp32) {
   const std::int64_t in = size(768, 32), out = size(768, 32);

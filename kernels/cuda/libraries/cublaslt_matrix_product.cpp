@@ -21,7 +21,7 @@
 // Sums over k may be split among blocks, but only
 //   - where the parts are fp32, go into the workspace and are added by a kernel of its own: the
 //     other schemes round parts to bf16, or add in the order in which blocks come;
-//   - where the number of parts divides k: cuBLASLt 13.1 on an H200 left out the last k mod parts
+//   - where the number of parts divides k: cuBLASLt 13.1 on an H200 dropped the last k mod parts
 //   of
 //     the sum otherwise (k = 8193 in two parts, 65537 in eight);
 //   - where nothing is to follow a result in bf16: the bias was added to what was rounded before.
