@@ -10,6 +10,7 @@
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/cuda_long_attention.h"
 #include "tests/support/cuda_emulator/library_limits.h"
+#include "tests/support/cuda_emulator/streams.h"
 
 namespace lockstep::test {
 namespace {
@@ -141,6 +142,20 @@ TEST_F(CudaAttentionChoice, RejectsWhatDiffersFromTheOwnKernel) {
     expect_rejected(forward, EmulatedOffer::wrong_logarithm, HasSubstr("lse is "));
     expect_rejected(forward, EmulatedOffer::wrong_scale, HasSubstr("y is 0.03"));
     expect_rejected(backward, EmulatedOffer::wrong_scale, HasSubstr("own kernel: d"));
+  }
+}
+
+// What is copied for a trial lies there before another stream reads or writes it.
+TEST_F(CudaAttentionChoice, TrialsWaitForTheirCopies) {
+  for (const auto mode : {emulator::StreamMode::late, emulator::StreamMode::others_first}) {
+    emulator::set_stream_mode(mode);
+    for (const OpCase& test_case : {forward_case(), backward_case()}) {
+      timed(test_case, {EmulatedOffer::wrong_scale});
+      EXPECT_THAT(backend().choices(), HasSubstr("it differs from the own kernel"));
+      timed(test_case, {EmulatedOffer::good});
+      EXPECT_THAT(backend().choices(), Not(HasSubstr("differs")));
+    }
+    emulator::set_stream_mode(emulator::StreamMode::at_once);
   }
 }
 

@@ -61,6 +61,16 @@ Work copy_work(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kin
   };
   return {.run = copy, .counted = &lockstep::emulator::Calls::copies};
 }
+/// What cudaMemcpy() leaves to the null stream: memory of the device need not have it when it
+/// returns, from pageable memory or from the device, but the host's may be written again.
+Work staged_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (kind != cudaMemcpyHostToDevice || bytes == 0) return copy_work(to, from, bytes, kind);
+  const auto* const first = static_cast<const std::byte*>(from);
+  const auto staged = std::make_shared<const std::vector<std::byte>>(first, first + bytes);
+  Work work = copy_work(to, staged->data(), bytes, kind);
+  work.run = [staged, run = std::move(work.run)] { run(); };
+  return work;
+}
 Work fill_work(void* data, int value, std::size_t bytes) {
   return {.run = [=] {
     check_fill(data, bytes);
@@ -192,7 +202,11 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   Lock lock(device_in_use());
   if (const cudaError_t status = refuse_unsafe("cudaMemcpy"); status != cudaSuccess) return status;
   return asked([&] { check_copy(to, from, bytes, kind); },
-               [&] { return run_now(lock, copy_work(to, from, bytes, kind)); });
+               [&] {
+                 return kind == cudaMemcpyDeviceToHost
+                            ? run_now(lock, copy_work(to, from, bytes, kind))
+                            : enqueue(lock, nullptr, staged_copy(to, from, bytes, kind));
+               });
 }
 cudaError_t cudaMemcpyAsync(
     void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {

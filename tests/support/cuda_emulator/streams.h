@@ -15,9 +15,10 @@
 //   - `late` finds what a stream or the host needs and does not wait for,
 //   - `others_first` finds what begins too early: work of one stream that belongs after work of
 //     another.
-// Copies look at host memory when they run. What went wrong comes from the wait that ran it, or
-// from a later one, and from one only. cudaFree(), cudaFreeHost() and cudaStreamDestroy(), whose
-// callers look at no errors, run what is pending and leave its errors to the next wait.
+// Asynchronous copies look at host memory when they run, and cudaMemcpy() to the device may run
+// after it has returned, as on a GPU. What went wrong comes from the wait that ran it, or from a
+// later one, and from one only. cudaFree(), cudaFreeHost() and cudaStreamDestroy(), whose callers
+// look at no errors, run what is pending and leave its errors to the next wait.
 //
 // Graphs are put in the stream they are launched on item by item, in an order that their
 // dependencies allow: in mode `others_first` branches of other streams come as early as they can,
