@@ -15,20 +15,20 @@ if [[ ${1:-} == --list ]]; then
   cat <<'END'
 configure 20 300 checkout
 build 60 5400 checkout
-nccl-probe 10 120 both
-libraries 20 180 both
+nccl-probe 5 120 both
+libraries 75 240 both
 operators 40 400 both
-attention 15 300 both
+attention 55 300 both
 same-bits 20 240 both
-graph-bits 30 400 both
+graph-bits 70 400 both
 dependent-launch 40 500 both
-one-launch 30 240 gpu
+one-launch 20 240 gpu
 memory 40 300 gpu
-models 20 240 both
+models 130 400 both
 gpu-use 15 120 gpu
 nccl-shared 30 240 gpu
 nccl-graphs 30 240 gpu
-rates 30 300 both
+rates 120 400 both
 torch-rates 30 300 gpu
 compare-gpt2-124m 60 900 gpu
 compare-resnet50 60 900 gpu
