@@ -8,7 +8,7 @@
 #
 #   --arch N         compute capability of the machine's GPUs (default: 90, H100 and H200)
 #   --build DIR      where it is built (default: build/gpu-kit)
-#   --out DIR        gets lockstep-gpu-COMMIT-smN.tar.gz (default: DIR of --build)
+#   --out DIR        gets lockstep-gpu-COMMIT-smN.tar.xz (default: DIR of --build)
 #   --no-build       packs what DIR holds
 #   --without-mpi    a library in MPI's place is packed: stages that need several ranks are not measured
 #   --emulated       packs the programs with the emulated device, by which prove_bundle.sh tries the
@@ -16,14 +16,16 @@
 #
 # There:
 #
-#   tar xzf lockstep-gpu-*.tar.gz && lockstep-gpu/run.sh --seconds 570 --out results
+#   tar xf lockstep-gpu-*.tar.xz && lockstep-gpu/run.sh --seconds 570 --out results
+#
+# A machine without xz unpacks with: python3 -m tarfile -e FILE
 #
 # LOCKSTEP_TEST_DATA is the folder with tinyshakespeare.txt, without which compare-nanogpt-char has
-# no text. Exit code 1 where the archive is larger than 60 MiB.
+# no text. Exit code 1 where the archive is larger than 24 MiB.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
-max_mib=60 arch=90 build=build/gpu-kit out='' compile=true kind=gpu mpi=auto
+max_mib=24 arch=90 build=build/gpu-kit out='' compile=true kind=gpu mpi=auto
 while (($#)); do
   case $1 in
     --arch | --build | --out)
@@ -45,7 +47,7 @@ mkdir -p "$build"
 build=$(cd "$build" && pwd)
 mkdir -p "${out:=$build}"
 out=$(cd "$out" && pwd)
-for tool in python3 readelf nm ldd strip cc tar gzip; do
+for tool in python3 readelf nm ldd strip cc tar xz; do
   command -v "$tool" >/dev/null || { echo "bundle.sh: $tool is missing" >&2 && exit 3; }
 done
 
@@ -69,9 +71,10 @@ python3 -B "$root/tests/gpu/pack_kit.py" "$build/tests/gpu/programs_$kind.txt" "
   --device "$kind" --commit "$commit" --mpi "$mpi"
 export SOURCE_DATE_EPOCH
 SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
-bash "$root/scripts/pack.sh" "$work/lockstep-gpu" "$work"
-archive=$out/lockstep-gpu-$commit-$name.tar.gz
-mv "$work/lockstep-gpu.tar.gz" "$archive"
+# Every program holds the same device code, which gzip's window of 32 KiB does not find again.
+bash "$root/scripts/pack.sh" "$work/lockstep-gpu" "$work" xz
+archive=$out/lockstep-gpu-$commit-$name.tar.xz
+mv "$work/lockstep-gpu.tar.xz" "$archive"
 
 bytes=$(stat --format=%s "$archive")
 echo "$archive: $((bytes / 1048576)).$((bytes % 1048576 * 10 / 1048576)) MiB, unpacked $(du -sm "$work/lockstep-gpu" | cut -f 1) MiB"

@@ -69,7 +69,7 @@ if(TARGET lockstep_kernels_cuda_emulated AND NOT LOCKSTEP_SANITIZE)
     nccl_probe=nccl_probe_emulated libfake_nccl.so=fake_nccl)
 endif()
 
-# run.sh and run_tests.py, without a GPU: lockstep_kit_test(NAME TIMEOUT LABEL ARGUMENTS...).
+# run.sh, run_tests.py and pack_kit.py, without a GPU: lockstep_kit_test(NAME TIMEOUT LABEL ARGUMENTS...).
 function(lockstep_kit_test name timeout label)
   add_test(NAME gpu.Kit${name}
     COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tests/gpu/kit_test.py ${name} ${ARGN})
@@ -78,6 +78,7 @@ endfunction()
 lockstep_kit_test(NoGpu 60 cpu)
 lockstep_kit_test(Stages 180 cpu)
 lockstep_kit_test(Tests 120 cpu)
+lockstep_kit_test(Scripts 60 cpu)
 if(TARGET nccl_probe_emulated)
   lockstep_kit_test(Probe 180 cpu $<TARGET_FILE:nccl_probe_emulated>)
 endif()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.sh and run_tests.py without a GPU.
+"""run.sh, run_tests.py and pack_kit.py without a GPU.
 
-  kit_test.py NoGpu|Stages|Tests
+  kit_test.py NoGpu|Stages|Tests|Scripts
   kit_test.py Probe NCCL_PROBE
   kit_test.py Emulated|Bundle BUILD
 """
@@ -209,6 +209,18 @@ class Tests(KitCase):
                          "result: 1 of 3 tests passed; not reached: S.hangs, S.d; ended from outside")
 
 
+class Scripts(unittest.TestCase):
+    """Which of the project's scripts are packed."""
+
+    def test_all_that_they_import_is_packed_too(self):
+        import pack_kit
+        scripts = pack_kit.packed_scripts()
+        self.assertEqual(pack_kit.missing_imports(scripts), [])
+        for name, importer in (("reference/vit_model", "torch_models"), ("benchmarks/torch_training", "torch_peer_cuda")):
+            packed = [file for file in scripts if file.stem != pathlib.Path(name).stem]
+            self.assertIn(f"tests/benchmarks/{importer}.py imports tests/{name}.py", pack_kit.missing_imports(packed))
+
+
 class Probe(KitCase):
     def probe(self, fault="", *options):
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -277,8 +289,8 @@ class Bundle(KitCase):
         made = subprocess.run(["bash", str(HERE / "bundle.sh"), "--no-build", "--emulated", "--build", ARGUMENTS[0],
                                "--out", str(self.folder)], capture_output=True, text=True, timeout=1500, check=False)
         self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
-        archive, = self.folder.glob("lockstep-gpu-*-emulated.tar.gz")
-        self.assertLess(archive.stat().st_size, 60 * 2 ** 20)
+        archive, = self.folder.glob("lockstep-gpu-*-emulated.tar.xz")
+        self.assertLess(archive.stat().st_size, 24 * 2 ** 20)
         with tarfile.open(archive) as packed:
             packed.extractall(self.folder)
         self.kit = self.folder / "lockstep-gpu"

@@ -13,6 +13,7 @@ PROGRAMS is a build's tests/gpu/programs_*.txt. FOLDER gets
   licenses/                       of the libraries
 """
 import argparse
+import ast
 import os
 import pathlib
 import platform
@@ -25,7 +26,9 @@ PROJECT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "packaging"))
 import bundle  # noqa: E402
 
-SCRIPTS = ["tests/gpu/*.sh", "tests/gpu/*.py", "tests/benchmarks/*.py", "docs/*.md", "README.md", "LICENSE"]
+SCRIPTS = ["tests/gpu/*.sh", "tests/gpu/*.py", "tests/benchmarks/*.py", "docs/*.md", "README.md", "LICENSE",
+           # Models that tests/benchmarks takes from there.
+           *(f"tests/reference/{name}_model.py" for name in ("airbench", "mobilenet", "vit"))]
 GOLDENS = "tests/reference/goldens"
 BEGIN = """#!/usr/bin/env bash
 exec bash "$(dirname "$(readlink -f "$0")")/tests/gpu/run.sh" "$@"
@@ -115,10 +118,38 @@ def pack_mpi(paths, mpi, folder):
     return files
 
 
+def packed_scripts():
+    return [file for pattern in SCRIPTS for file in sorted(PROJECT.glob(pattern))]
+
+
+def imported_names(script):
+    """Top-level names of the modules that it imports, wherever in it."""
+    for node in ast.walk(ast.parse(script.read_text(), str(script))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def missing_imports(scripts):
+    """Lines 'SCRIPT imports MODULE': modules of tests/ that are imported by scripts and not among them."""
+    modules = {}
+    for file in sorted((PROJECT / "tests").rglob("*.py")):
+        modules.setdefault(file.stem, []).append(file)
+    lines = []
+    for script in (file for file in scripts if file.suffix == ".py"):
+        for name in sorted(set(imported_names(script)) - sys.stdlib_module_names):
+            # The script's own folder comes first, as in Python; what others it adds is not known here.
+            beside = [file for file in modules.get(name, []) if file.parent == script.parent]
+            places = beside or modules.get(name, [])
+            if places and not set(places) & set(scripts):
+                lines.append(f"{script.relative_to(PROJECT)} imports {places[0].relative_to(PROJECT)}")
+    return lines
+
+
 def copy_scripts(folder):
-    for pattern in SCRIPTS:
-        for file in sorted(PROJECT.glob(pattern)):
-            copy(file, folder / file.relative_to(PROJECT), 0o755 if file.suffix in (".sh", ".py") else 0o644)
+    for file in packed_scripts():
+        copy(file, folder / file.relative_to(PROJECT), 0o755 if file.suffix in (".sh", ".py") else 0o644)
     shutil.copytree(PROJECT / GOLDENS, folder / GOLDENS)
     (folder / "run.sh").write_text(BEGIN)
     (folder / "run.sh").chmod(0o755)
@@ -139,6 +170,9 @@ def main():
     parser.add_argument("--commit", required=True)
     parser.add_argument("--mpi", choices=["auto", "none"], default="auto")
     options = parser.parse_args()
+    # Only a machine with PyTorch runs into it, and that is too late.
+    if missing := missing_imports(packed_scripts()):
+        sys.exit("\n".join(f"pack_kit: {line}, which SCRIPTS lacks" for line in missing))
     folder = options.folder
     folder.mkdir(parents=True)
     files = copy_programs(options.programs, folder)

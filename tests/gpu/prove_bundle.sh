@@ -32,8 +32,8 @@ if [[ ${1:-} != --inside ]]; then
   ((${#archives[@]} == 2)) || { echo "prove_bundle.sh: two archives are needed" >&2 && exit 2; }
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
-  cp "${archives[0]}" "$folder/gpu.tar.gz"
-  cp "${archives[1]}" "$folder/emulated.tar.gz"
+  cp "${archives[0]}" "$folder/gpu.tar.xz"
+  cp "${archives[1]}" "$folder/emulated.tar.xz"
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
   bash "$root/tests/systems/debian.sh" "${systems[@]}" --bind "$folder" \
     bash tests/gpu/prove_bundle.sh --inside "$folder" "${options[@]}"
@@ -60,9 +60,10 @@ ok "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release) with $(python3 --ve
 work=$(mktemp -d)
 for kind in gpu emulated; do
   mkdir "$work/$kind"
-  tar --extract --gzip --file "$folder/$kind.tar.gz" --directory "$work/$kind"
+  # As on a machine without xz.
+  python3 -W ignore -m tarfile -e "$folder/$kind.tar.xz" "$work/$kind"
   kit=$work/$kind/lockstep-gpu
-  ok "$kind: $(stat --format=%s "$folder/$kind.tar.gz") bytes, unpacked $(du -sm "$kit" | cut -f 1) MiB"
+  ok "$kind: $(stat --format=%s "$folder/$kind.tar.xz") bytes, unpacked $(du -sm "$kit" | cut -f 1) MiB"
   count=0
   while IFS= read -r file; do
     path=$kit/mpi/lib:$kit/lib/lockstep/without_mpi
