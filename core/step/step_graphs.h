@@ -62,8 +62,8 @@ struct GraphKey {
   int merges = -1;
   /// Samples of the global batch whose exchange and update it holds; -1: not a step's last segment.
   std::int64_t step_samples = -1;
-  /// Where NCCL moves something before a step's last segment: the segment's place in steps of
-  /// `step_samples` samples. It decides the other members, which keep their defaults then.
+  /// Where collectives of NCCL are captured before a step's last segment: the segment's place in
+  /// steps of `step_samples` samples. It decides the other members, which keep their defaults then.
   int round = -1;
   int size = 0;  ///< of images, where these grow
   auto operator<=>(const GraphKey&) const = default;
@@ -78,8 +78,8 @@ class StepSegment {
   /// Runs `part`, or, within a capture, records it. `eagerly`: all of the segment runs part by
   /// part, so that each can be timed.
   virtual void run(const StepPart& part, bool eagerly) = 0;
-  /// Whether all ranks have captured the segment; `captured`: this rank has. Where it holds
-  /// collectives of NCCL, all ranks replay it or none.
+  /// Whether all ranks have captured the segment; `captured`: this rank has. Where collectives are
+  /// captured with it, all ranks replay it or none.
   virtual bool agree(bool captured) = 0;
   /// Undoes what recording its parts changed on the host. None of them has run.
   virtual void undo() = 0;

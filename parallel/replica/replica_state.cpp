@@ -109,6 +109,9 @@ ReplicaState::ReplicaState(RankContext& rank_context,
   if (!on_host_)
     context_bytes =
         context_part(context.host_communicator(), context.backend(), memory().on_device());
+  captures_collectives_ =
+      parts.exchange.in_stream_order() &&
+      (context.size() == 1 || all_ranks(context.host_communicator(), env().graph == "nccl"));
   why_no_graphs_ = reason_against_graphs();
   if (!all_ranks(context.host_communicator(), why_no_graphs_.empty()) && why_no_graphs_.empty())
     why_no_graphs_ = "another rank cannot capture steps";
@@ -280,7 +283,7 @@ std::string ReplicaState::reason_against_graphs() const {
   if (fault_injector() != nullptr) return "LOCKSTEP_FAULT injects faults";
   if (options.profile) return name_parameters("`profile` times every operator");
   if (probes_.ranges != nullptr) return "an attached tool traces every operator";
-  if ((batch.cluster > 1 || batch.dealt) && captures_collectives()) {
+  if ((batch.cluster > 1 || batch.dealt) && captures_collectives_) {
     // Of whole batches and of an epoch's last, for each size of images.
     const Schedule whole = training_schedule(batch, batch.global_batch, context.rank());
     const bool groups = batch.cluster > 1;

@@ -208,9 +208,6 @@ class ReplicaState {
   bool agree(const Segment& segment, bool captured);
   GraphKey graph_key(const Segment& segment) const;
   /// Whether it holds collectives of NCCL, and may stand before a step's last.
-  /// Whether NCCL's collectives are captured with a segment; else the host begins them between
-  /// graphs.
-  bool captures_collectives() const;
   bool captures_by_place(const Segment& segment) const;
   bool captures_now() const;
   void update(const Segment& segment);
@@ -271,7 +268,9 @@ class ReplicaState {
   StepGraphs graphs_;
   // Of an exchange, by the samples of the step's batch and its round.
   std::map<std::pair<std::int64_t, int>, SentBytes> bytes_sent_;
-  std::string why_no_graphs_;      // empty: segments are captured
+  std::string why_no_graphs_;  // empty: segments are captured
+  // NCCL's collectives with them, on all ranks; else the host begins those between graphs.
+  bool captures_collectives_ = false;
   bool weights_are_whole_ = true;  // see gather_weights()
   std::int64_t steps_ = 0,
                observed_steps_ = 0;  // since construction; whose phases or gradients were

@@ -178,7 +178,7 @@ bool ReplicaState::exchanges_apart(const Schedule& schedule) const {
 }
 
 const StepPlan& ReplicaState::plan(const Segment& segment) {
-  const bool by_host = !captures_collectives();
+  const bool by_host = !captures_collectives_;
   const bool overlaps = segment.program != nullptr && segment.exchanges && segment.overlaps;
   // Other segments would not wait for a bucket before kernels write where it lies.
   LOCKSTEP_ASSERT(segment.program == nullptr || !programs.compiled().gradients().divided() ||
@@ -237,7 +237,7 @@ void ReplicaState::run_segment(Segment& segment) {
       times_.backward += timer_.lap() - (parts.exchange.exposed_seconds() - segment.exposed);
       break;
   }
-  // Where the segment holds collectives, all ranks have agreed that its capture failed.
+  // Where collectives are captured, all ranks have agreed that it failed.
   if (graphs_.has_failed() && segment.exchanges) why_no_graphs_ = graphs_.use().why_not;
 }
 
@@ -305,12 +305,8 @@ void ReplicaState::end_phase(Segment& segment, StepWork work) {
   ++times_.whole_computed;
 }
 
-bool ReplicaState::captures_collectives() const {
-  return parts.exchange.in_stream_order() && (context.size() == 1 || env().graph == "nccl");
-}
-
 bool ReplicaState::captures_by_place(const Segment& segment) const {
-  return (batch.cluster > 1 || (batch.dealt && segment.exchanges)) && captures_collectives();
+  return (batch.cluster > 1 || (batch.dealt && segment.exchanges)) && captures_collectives_;
 }
 
 bool ReplicaState::captures_now() const {
@@ -328,19 +324,21 @@ GraphKey ReplicaState::graph_key(const Segment& segment) const {
     key.samples = segment.program->samples;
     key.stale_copies = segment.program->program->stale_copies();
   }
-  if (!captures_collectives()) {
+  if (!captures_collectives_) {
     if (segment.ends_shard || (segment.exchanges && !segment.ends_step)) key.merges = 0;
   } else if (segment.ends_shard || segment.exchanges) {
     const ShardPlace place = parts.exchange.place();
     key.shards_pending = place.pending;
     key.merges = place.merges;
   }
-  if (segment.ends_step) key.step_samples = segment.schedule->samples;
+  // The host's parts stand elsewhere in the plan where the exchange does not overlap, which a
+  // step's samples decide.
+  if (segment.ends_step || segment.exchanges) key.step_samples = segment.schedule->samples;
   return key;
 }
 
 bool ReplicaState::agree(const Segment& segment, bool captured) {
-  if (context.size() == 1 || !captures_collectives()) return captured;
+  if (context.size() == 1 || !captures_collectives_) return captured;
   if (segment.exchanges) return all_ranks(context.host_communicator(), captured);
   return group_ ? all_ranks(*group_, captured) : captured;
 }
@@ -348,7 +346,7 @@ bool ReplicaState::agree(const Segment& segment, bool captured) {
 // Applies what the parts of a replayed segment would have changed on the host.
 void ReplicaState::account_replay(const Segment& segment) {
   if (segment.program != nullptr) segment.program->program->mark_copies_fresh();
-  if (captures_collectives()) {
+  if (captures_collectives_) {
     if (segment.ends_shard) parts.exchange.shard_was_replayed();
     if (segment.exchanges)
       parts.exchange.buckets_were_replayed(

@@ -160,7 +160,6 @@ TEST(Zoo, VggWantsImagesOf224OrTheCifarHead) {
   }
 }
 
-// torchvision: kaiming_normal_ (fan out) for convolutions, normal(0, 0.01) for VGG's linear layers,
 TEST(Zoo, ParametersStartAlikeWithAnyNumberOfThreads) {
   constexpr std::int64_t kElems = (3 << 20) + 5;  // of several parts, of which the last is odd
   for (const auto kind : {Init::Kind::normal, Init::Kind::uniform}) {
@@ -175,6 +174,7 @@ TEST(Zoo, ParametersStartAlikeWithAnyNumberOfThreads) {
   }
 }
 
+// torchvision: kaiming_normal_ (fan out) for convolutions, normal(0, 0.01) for VGG's linear layers,
 // PyTorch's uniform(+-1 / sqrt(in)) for a ResNet's; zero biases, except the ResNet's. The standard
 // deviation of n draws is itself off by 1 / sqrt(2 n) (normal); five times that is allowed.
 TEST(Zoo, ParametersStartAsTorchvisions) {

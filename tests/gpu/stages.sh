@@ -27,7 +27,6 @@ memory 40 300 gpu
 models 130 400 both
 gpu-use 15 120 gpu
 nccl-shared 30 240 gpu
-nccl-graphs 30 240 gpu
 rates 120 400 both
 torch-rates 30 300 gpu
 compare-gpt2-124m 60 900 gpu
@@ -40,6 +39,7 @@ exchange-cost 60 900 gpu
 memcheck 60 900 gpu
 racecheck 60 900 gpu
 initcheck 60 900 gpu
+nccl-graphs 30 240 gpu
 END
   exit 0
 fi

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training over a played NCCL in which one rank is killed; see killed_ranks.py.
 //
-//   killed_rank join|eager|replay RANK FOLDER
+//   killed_rank join|eager|between|replay RANK FOLDER
 //
 // Each rank writes what its watchdog says of the end into FOLDER/record_N.
 #include <csignal>
@@ -65,9 +65,10 @@ int play(const std::string& moment, int killed, const std::string& folder) {
   const bool dies = context.rank() == killed;
   fake().dies_joining = dies && moment == "join";
   context.join_devices();
-  if (dies && moment == "eager") fake().dies_at = 200;
+  // Of the calls of NCCL; between: those that the host makes between graphs.
+  if (dies && (moment == "eager" || moment == "between")) fake().dies_at = 200;
   if (dies && moment == "replay") fake().dies_at_replay = 50;
-  train(endless_run(moment == "replay"), context);
+  train(endless_run(moment == "replay" || moment == "between"), context);
   return 0;
 }
 

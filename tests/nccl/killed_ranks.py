@@ -31,7 +31,8 @@ class KilledRanks(unittest.TestCase):
     def play(self, moment, killed):
         with tempfile.TemporaryDirectory() as name:
             command = [self.mpiexec, "-np", str(RANKS), self.program, moment, str(killed), name]
-            run = subprocess.Popen(command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE,
+            captures = {"LOCKSTEP_GRAPH": "nccl"} if moment == "replay" else {}
+            run = subprocess.Popen(command, env={**os.environ, **ENVIRONMENT, **captures}, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
             try:
                 said, _ = run.communicate(timeout=LIMIT_S)
@@ -57,6 +58,10 @@ class KilledRanks(unittest.TestCase):
     def test_in_a_collective(self):
         for killed in (1, 0):
             self.play("eager", killed)
+
+    def test_between_graphs(self):
+        for killed in (2, 0):
+            self.play("between", killed)
 
     def test_in_a_replay(self):
         for killed in (2, 0):

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/env.h"
 #include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
@@ -113,8 +114,8 @@ TEST(NcclTraining, EqualBitsOfShardedGradientsInBf16) {
   expect_bits_of_mpi(run);
 }
 
-// On the last rank, of one segment after the other: all ranks do without one that collectives stand
-// in, and after a step's last without any further.
+// On the last rank, of one segment after the other: where collectives are captured, all ranks do
+// without one that they stand in, and after a step's last without any further; else it alone does.
 void expect_bits_where_captures_fail(SmallRun run, int captures) {
   run.options.use_graphs = false;
   const TrainSummary over_mpi = train(run, mpi_world());
@@ -136,7 +137,7 @@ void expect_bits_where_captures_fail(SmallRun run, int captures) {
     else
       EXPECT_EQ(why_not, "") << capture;
   }
-  EXPECT_EQ(agreed > 0, !fails);
+  EXPECT_EQ(agreed > 0, !fails && env().graph == "nccl");
 }
 
 TEST(NcclTraining, EqualBitsWhereASegmentCannotBeCaptured) {

@@ -195,12 +195,11 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
                                      what);
       return;
     }
-    for (const DType result : {spec_.type, DType::f32}) {
-      spec_.result = result;
-      convolution_ = make_convolution(device, spec_, what);
-      if (convolution_) return;
-    }
-    convolution_ = fall_back(device, spec_, spec);
+    convolution_ = make_convolution(device, spec_, what);
+    if (convolution_) return;
+    spec_.result = DType::f32;
+    if (spec_.type != DType::f32) convolution_ = make_convolution(device, spec_, what);
+    if (!convolution_) convolution_ = fall_back(device, spec_, spec);
   }
 
   std::size_t workspace_bytes() const override {
@@ -253,7 +252,7 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
   bool bias_;
   std::int64_t elems_;
   std::vector<bool> output_accumulates_;
-  // One of both.
+  // Exactly one is set.
   std::unique_ptr<MatrixProduct> product_;
   std::unique_ptr<Convolution> convolution_;
 };

@@ -21,15 +21,15 @@
 // Sums over k may be split among blocks, but only
 //   - where the parts are fp32, go into the workspace and are added by a kernel of its own: the
 //     other schemes round parts to bf16, or add in the order in which blocks come;
-//   - where the number of parts divides k: cuBLASLt 13.1 on an H200 dropped the last k mod parts
-//   of
-//     the sum otherwise (k = 8193 in two parts, 65537 in eight);
+//   - where the number of parts divides k: cuBLASLt 13.1 on an H200 dropped the last rows of k
+//     otherwise, where whole tiles came before them (k = 8193 in two parts, 65537 in eight; not in
+//     seven);
 //   - where nothing is to follow a result in bf16: the bias was added to what was rounded before.
 namespace lockstep::cuda {
 namespace {
 
 constexpr std::size_t kMaxProductWorkspace = std::size_t(32) << 20;
-constexpr std::uint32_t kPointerAlignment = 64;
+constexpr std::uint32_t kPointerAlignment = kProductAlignment;
 /// Asked of the heuristic: where one is taken, and where all are timed.
 constexpr int kCandidates = 8, kTimedCandidates = 24;
 
@@ -209,7 +209,7 @@ class CublasLtProduct final : public MatrixProduct {
                                                                             most,
                                                                             found.data(),
                                                                             &count);
-    // So it may call a type of bias that does not go with the others.
+    // So it may call an epilogue that does not go with the types.
     const bool refused =
         status == CUBLAS_STATUS_NOT_SUPPORTED ||
         (status == CUBLAS_STATUS_INVALID_VALUE && spec_.epilogue != MatrixEpilogue::none);

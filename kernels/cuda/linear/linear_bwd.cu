@@ -27,10 +27,10 @@
 // Note [Weight gradients of many outputs]
 //
 // Where a vocabulary is not a multiple of eight, cuBLASLt has its slow kernels alone for the
-// gradient's rows: 50257 of them took 10.1 ms on an H200, at 500 TFLOP/s, where 50304 take 7
-// (GPT-2, 65,536 tokens in bf16). So all rows but the last few are a GEMM of their own, to the last
-// multiple of kRowTile, at which pointers are as aligned as a GEMM is promised; the others are a
-// second one.
+// gradient's rows: 50257 of them took 10.1 ms on an H200, at 500 TFLOP/s, where the head's other
+// GEMMs took 6.1 and 7.0 (GPT-2, 65,536 tokens in bf16, rows of dy padded to 50304). So all rows
+// but the last few are a GEMM of their own, to the last multiple of kRowTile, at which pointers are
+// as aligned as a GEMM is promised; the others are a second one.
 namespace lockstep::cuda {
 namespace {
 
@@ -84,6 +84,7 @@ class LinearBwdDataKernel final : public BoundKernel {
 };
 
 constexpr std::int64_t kRowTile = 32, kManyOutputs = 4096;
+static_assert(kRowTile * std::int64_t(sizeof(std::uint16_t)) % kProductAlignment == 0);
 
 class LinearBwdWeightsKernel final : public BoundKernel {
  public:
@@ -111,7 +112,7 @@ class LinearBwdWeightsKernel final : public BoundKernel {
     }
     sums_in_product_ = product_ != nullptr;
     if (product_) return;
-    if (type_ == DType::bf16 && e.out >= kManyOutputs && e.out % 8 != 0) {
+    if (type_ == DType::bf16 && e.out >= kManyOutputs && e.out % 8 != 0 && e.padded_out % 8 == 0) {
       first_rows_ = e.out / kRowTile * kRowTile;
       product.m = e.out - first_rows_;
       last_rows_ = make_matrix_product(device, product, describe(spec));

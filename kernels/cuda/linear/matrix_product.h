@@ -47,6 +47,9 @@ struct MatrixProductSpec {
   std::int64_t a_pitch = 0;  ///< elements from a row of A, as stored, to the next; 0: no gaps
 };
 
+/// Of a, b and c, in bytes.
+inline constexpr std::int64_t kProductAlignment = 64;
+
 struct MatrixArguments {
   const void* a = nullptr;
   const void* b = nullptr;
