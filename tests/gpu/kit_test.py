@@ -296,7 +296,9 @@ class Bundle(KitCase):
         self.kit = self.folder / "lockstep-gpu"
         run = self.run_bundle("--only", "attention")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        self.assertEqual(self.rows(), {"attention": ("passed", "4 of 4 tests passed")})
+        (verdict, counted), = self.rows().values()
+        self.assertEqual(verdict, "passed")
+        self.assertRegex(counted, r"^([1-9][0-9]*) of \1 tests passed$")
         self.assertIn("kit: bundle, commit ", (self.out / "RESULTS.md").read_text())
         self.assertIn("libraries that programs lack: none", run.stdout)
         # It neither builds nor asks for what only a checkout has.

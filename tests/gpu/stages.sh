@@ -36,10 +36,10 @@ compare-resnet18-batch-512 60 600 gpu
 compare-nanogpt-char 60 600 gpu
 compare-iris 40 400 gpu
 exchange-cost 60 900 gpu
+nccl-graphs 30 240 gpu
 memcheck 60 900 gpu
 racecheck 60 900 gpu
 initcheck 60 900 gpu
-nccl-graphs 30 240 gpu
 END
   exit 0
 fi
