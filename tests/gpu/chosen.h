@@ -21,7 +21,7 @@ struct Chosen {
 std::vector<Chosen> chosen_in(std::string_view choices);
 
 /// "product ..., none f32: workspace 0 algorithm 0f0000001200...", long numbers cut off; or
-/// "fallback, as product ..., sums_of_a f32 was refused: CUBLAS_STATUS_NOT_SUPPORTED".
+/// "fallback, as product ..., gelu_tanh_gradient was refused: CUBLAS_STATUS_NOT_SUPPORTED".
 std::string words_of(const Chosen& chosen);
 
 }  // namespace lockstep::rates

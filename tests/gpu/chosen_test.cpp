@@ -38,10 +38,11 @@ class CudaChosen : public test::CudaTest {
  protected:
   void TearDown() override { cuda::library_limits() = {}; }
 
-  std::vector<std::string> words_of_a_weights_gradient() {
+  std::vector<std::string> words_of_a_data_gradient() {
     backend().take_choices("");
-    const OperatorRun run(
-        backend(), ops::LinearBwdWeights(true), {{{16, 8}, DType::bf16}, {{16, 24}, DType::bf16}});
+    const OperatorRun run(backend(),
+                          ops::LinearBwdData(ops::Activation::gelu_tanh),
+                          {{{16, 24}, DType::bf16}, {{24, 8}, DType::f32}, {{16, 8}, DType::bf16}});
     std::vector<std::string> words;
     for (const Chosen& chosen : chosen_in(backend().choices())) words.push_back(words_of(chosen));
     return words;
@@ -49,12 +50,12 @@ class CudaChosen : public test::CudaTest {
 };
 
 TEST_F(CudaChosen, TellsAFallbackFromAnEpilogueThatWasTaken) {
-  EXPECT_THAT(words_of_a_weights_gradient(),
-              ElementsAre(HasSubstr("bf16 -> f32, sums_of_a: algorithm 0")));
-  cuda::library_limits().matrix_sums = false;
-  EXPECT_THAT(words_of_a_weights_gradient(),
-              ElementsAre(HasSubstr("bf16 -> f32, none: algorithm 0"),
-                          StartsWith("fallback, as product 24x8x16")));
+  EXPECT_THAT(words_of_a_data_gradient(),
+              ElementsAre(HasSubstr("bf16 -> bf16, gelu_tanh_gradient: algorithm 0")));
+  cuda::library_limits().matrix_gelu_gradient = false;
+  EXPECT_THAT(words_of_a_data_gradient(),
+              ElementsAre(StartsWith("fallback, as product 16x8x24"),
+                          HasSubstr("bf16 -> bf16, none: algorithm 0")));
 }
 
 }  // namespace

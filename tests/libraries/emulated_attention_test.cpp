@@ -266,6 +266,27 @@ TEST(AttentionDifference, GrantsRoundingsAlone) {
   EXPECT_THAT(compare(wrong), HasSubstr("nan"));
 }
 
+// As an H200 had it: dq of late tokens is a few times what random signs leave, and so are
+// roundings.
+TEST(AttentionDifference, GrantsRoundingsOfWhatDoesNotCancelInDq) {
+  const cuda::FusedAttentionSpec spec{.pass = cuda::AttentionPass::backward,
+                                      .samples = 1,
+                                      .tokens = 4096,
+                                      .heads = 1,
+                                      .depth = 8,
+                                      .causal = true};
+  const auto compare = [&](float own, float other) {
+    const std::vector<std::uint16_t> dqkv(3 * 8, bf16(own));
+    std::vector<std::uint16_t> with_other = dqkv;
+    with_other[2] = bf16(other);
+    cuda::AttentionDifference found(spec);
+    found.add(std::int64_t(3) * 1537, dqkv, with_other);
+    return found.why_not();
+  };
+  EXPECT_EQ(compare(0.125f, 0.125f + 0x1p-10f), "");
+  EXPECT_THAT(compare(0.125f, 0.125f + 0x1p-7f), StartsWith("dq of token 1537 is 0.00781 off"));
+}
+
 TEST(AttentionDifference, GoesOnWithLaterRows) {
   const cuda::FusedAttentionSpec spec{.samples = 1, .tokens = 4, .heads = 1, .depth = 8};
   const std::vector<std::uint16_t> row(8, bf16(0.25f)), off(8, bf16(0.75f));

@@ -102,19 +102,6 @@ TEST_F(CudaFallbacks, AGradientOfGeluBehindAProductHasTheBitsOfItsPartsWhereRefu
   EXPECT_EQ(run(fused, {dy, weight, h}, {1})[0].bytes, apart.bytes);
 }
 
-TEST_F(CudaFallbacks, GradientsOfBiasesAreSummedWhereTheLibraryRefusesTo) {
-  for (const bool taken : {true, false}) {
-    limits().matrix_sums = taken;
-    forget_choices();
-    for (const auto& [rows, in, out] : {std::array{1, 1, 1}, {7, 16, 64}, {300, 9, 33}})
-      check(*bf16_variant({.name = fmt::format("{}x{}->{}", rows, in, out),
-                           .op = std::make_shared<ops::LinearBwdWeights>(true),
-                           .inputs = {random_f32({rows, in}, 6), random_f32({rows, out}, 7)},
-                           .tolerances = {of_products(rows), of_products(rows)}}),
-            linear_bwd_weights_reference);
-  }
-}
-
 OpCase conv2d_case(std::int64_t filters, const Tolerance& tolerance) {
   const ops::Conv2dAttrs attrs{.padding_h = 1, .padding_w = 1, .bias = true};
   return *bf16_variant({.name = fmt::format("{} filters", filters),
@@ -217,12 +204,13 @@ TEST(AlgorithmCache, ComesBackFromItsText) {
 // Two ranks must not take the choice for one product for that of another.
 TEST(AlgorithmKey, SaysAllThatAProductIs) {
   const cuda::MatrixProductSpec plain{.m = 8, .n = 8, .k = 8};
-  std::vector<cuda::MatrixProductSpec> specs(10, plain);
+  std::vector<cuda::MatrixProductSpec> specs(11, plain);
   specs[1].m = specs[2].n = specs[3].k = 9;
   specs[4].transpose_a = specs[5].transpose_b = true;
   specs[6].factors = specs[7].result = DType::bf16;
   specs[8].a_pitch = 16;
-  specs[9].epilogue = cuda::MatrixEpilogue::sums_of_a;
+  specs[9].epilogue = cuda::MatrixEpilogue::bias;
+  specs[10].parts = 2;
   cuda::Device device, tf32;
   tf32.tf32 = true;
   std::set<std::string> keys{algorithm_key(tf32, plain)};

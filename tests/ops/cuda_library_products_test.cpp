@@ -4,7 +4,9 @@
 // of GPT-2, to the bit.
 #include <algorithm>
 
+#include "core/ops/conv2d.h"
 #include "core/ops/linear.h"
+#include "kernels/cuda/linear/split_product.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
@@ -92,6 +94,43 @@ TEST_F(CudaLibraryProducts, GradientsOfManyOutputsAreWhole) {
     ASSERT_EQ(gradient[i], double(rows * number_of_column(std::int64_t(i) / in)))
         << "output " << std::int64_t(i) / in << "\n"
         << chosen();
+}
+
+// Note [Long sums of few elements]: the rows of every part are summed, each once.
+TEST_F(CudaLibraryProducts, GradientsOfOneByOneConvolutionsAreWhole) {
+  const std::int64_t samples = size(256, 8), side = size(56, 32), in = size(64, 16),
+                     out = size(256, 24), rows = samples * side * side;
+  ASSERT_GT(cuda::parts_of_sum(out, in, rows), 1);
+  std::vector<float> x, dy;
+  double sum = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    x.insert(x.end(), std::size_t(in), float(row % 7));
+    for (std::int64_t column = 0; column < out; ++column) dy.push_back(float(column % 5));
+    sum += double(row % 7);
+  }
+  const auto outputs =
+      run({.name = "rows and columns that differ",
+           .op = std::make_shared<ops::Conv2dBwdWeights>(ops::Conv2dAttrs{}, Shape{out, 1, 1, in}),
+           .inputs = {rounded_to_bf16(f32_tensor({samples, side, side, in}, x)),
+                      rounded_to_bf16(f32_tensor({samples, side, side, out}, dy))}});
+  const std::vector<double> gradient = outputs[0].to_double();
+  ASSERT_EQ(gradient.size(), std::size_t(out * in));
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    ASSERT_EQ(gradient[i], sum * double(std::int64_t(i) / in % 5))
+        << "output " << std::int64_t(i) / in << "\n"
+        << chosen();
+}
+
+TEST(SplitProduct, PartsAreWholeAndLong) {
+  for (std::int64_t k = 1; k < 3'000'000; k += k < 5000 ? 1 : 4999)
+    for (const std::int64_t m : {1, 64, 512, 4096}) {
+      const std::int64_t parts = cuda::parts_of_sum(m, 256, k);
+      ASSERT_EQ(k % parts, 0) << k;
+      if (parts == 1) continue;
+      ASSERT_EQ(k / parts % 32, 0) << k;
+      ASSERT_GE(k / parts, 256) << k;
+    }
+  EXPECT_EQ(cuda::parts_of_sum(4096, 1024, 1 << 20), 1) << "as many tiles as a device has room for";
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of linear layers in the sizes of GPT-2, whose sums over the rows are long enough to be
-// split among blocks: every run has the bits of the first. Whether cuBLASLt's sum next to the
-// product (BGRADB) keeps them it does not say.
+// split among blocks: every run has the bits of the first.
 #include <vector>
 
 #include "core/ops/linear.h"

@@ -10,9 +10,14 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr double kEps = 0x1p-8;
-constexpr double kElement = 32 * kEps, kTensor = 2 * kEps, kLogarithm = kEps / 8;
+constexpr double kElement = 64 * kEps, kTensor = 2 * kEps, kLogarithm = kEps / 8;
 
 double widened(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
+
+/// The part of dq that grows with no number of keys; see the note.
+double dq_that_stays(const FusedAttentionSpec& spec) {
+  return 8 / (9 * std::sqrt(double(spec.depth)));
+}
 
 const char* name_of_part(AttentionPass pass, std::size_t part) {
   constexpr std::array kGradients{"dq", "dk", "dv"};
@@ -44,8 +49,10 @@ void AttentionDifference::add(std::int64_t first,
     const std::size_t row = std::size_t(first) + begin / width, part = row % parts;
     const std::size_t token = row / parts % std::size_t(spec_.tokens);
     const bool of_keys = !forward && part > 0, of_scores = !forward && part < 2;
+    const double of_queries = of_scores && !of_keys ? dq_that_stays(spec_) : 0;
     const double granted = kElement * std::sqrt(of_scores ? 2.0 / 27 : 1.0 / 3) *
-                           (of_keys ? key_norms_ : query_norms_)[token];
+                               (of_keys ? key_norms_ : query_norms_)[token] +
+                           2 * kEps * of_queries;
     double difference = 0, size = 0, largest = 0;
     for (std::size_t i = begin; i < begin + width; ++i) {
       const double a = widened(own[i]), off = std::abs(widened(other[i]) - a);

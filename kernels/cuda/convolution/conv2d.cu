@@ -13,6 +13,7 @@
 #include "kernels/cuda/linear/column_sums.h"
 #include "kernels/cuda/linear/matrix_product.h"
 #include "kernels/cuda/linear/product_helpers.h"
+#include "kernels/cuda/linear/split_product.h"
 
 // Convolutions are the library's (convolution.h), on NHWC activations and the weight's own layout,
 // and an own kernel's where it has none (direct_convolution.cu). The library divides the work
@@ -185,14 +186,14 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
         output_accumulates_(spec.output_accumulates) {
     const std::string what = describe(spec);
     if (is_product(spec_)) {
-      product_ = make_matrix_product(device,
-                                     {.m = spec_.k,
-                                      .n = spec_.c,
-                                      .k = rows(),
-                                      .transpose_a = true,
-                                      .factors = spec_.type,
-                                      .result = DType::f32},
-                                     what);
+      product_ = make_split_product(device,
+                                    {.m = spec_.k,
+                                     .n = spec_.c,
+                                     .k = rows(),
+                                     .transpose_a = true,
+                                     .factors = spec_.type,
+                                     .result = DType::f32},
+                                    what);
       return;
     }
     convolution_ = make_convolution(device, spec_, what);

@@ -30,8 +30,6 @@ const char* name_of_epilogue(MatrixEpilogue epilogue) {
       return "bias_gelu_tanh_kept";
     case MatrixEpilogue::gelu_tanh_gradient:
       return "gelu_tanh_gradient";
-    case MatrixEpilogue::sums_of_a:
-      return "sums_of_a";
   }
   return "";
 }
@@ -39,10 +37,11 @@ const char* name_of_epilogue(MatrixEpilogue epilogue) {
 }  // namespace
 
 std::string algorithm_key(const Device& device, const MatrixProductSpec& spec) {
-  return fmt::format("product {}x{}x{} pitch {} {}{} {} -> {}, {}{}",
+  return fmt::format("product {}x{}x{}{} pitch {} {}{} {} -> {}, {}{}",
                      spec.m,
                      spec.n,
                      spec.k,
+                     spec.parts > 1 ? fmt::format(" in {} parts", spec.parts) : "",
                      spec.a_pitch,
                      spec.transpose_a ? 't' : 'n',
                      spec.transpose_b ? 't' : 'n',

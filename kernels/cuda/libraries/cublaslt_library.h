@@ -26,7 +26,8 @@
   FUNCTION(cublasLtMatmulPreferenceDestroy)      \
   FUNCTION(cublasLtMatmulPreferenceSetAttribute) \
   FUNCTION(cublasLtMatrixLayoutCreate)           \
-  FUNCTION(cublasLtMatrixLayoutDestroy)
+  FUNCTION(cublasLtMatrixLayoutDestroy)          \
+  FUNCTION(cublasLtMatrixLayoutSetAttribute)
 
 namespace lockstep::cuda {
 

@@ -15,8 +15,8 @@
 // cuBLASLt's fast paths are column-major. Memory that holds a row-major matrix holds, read column
 // by column, its transpose; and C = A B is C^T = B^T A^T. So cuBLASLt's A is our B, its B our A,
 // its m our n, its n our m; a matrix that we do not transpose it does not either, and its bias, one
-// element for each of its rows, is ours, one for each column; its BGRADB sums our A. Leading
-// dimensions are our rows' lengths, or pitches.
+// element for each of its rows, is ours, one for each column. Leading dimensions are our rows'
+// lengths, or pitches.
 //
 // Sums over k may be split among blocks, but only
 //   - where the parts are fp32, go into the workspace and are added by a kernel of its own: the
@@ -49,8 +49,6 @@ cublasLtEpilogue_t cublas_epilogue(MatrixEpilogue epilogue) {
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case MatrixEpilogue::gelu_tanh_gradient:
       return CUBLASLT_EPILOGUE_DGELU;
-    case MatrixEpilogue::sums_of_a:
-      return CUBLASLT_EPILOGUE_BGRADB;
   }
   throw InternalError("unknown epilogue of a GEMM");
 }
@@ -90,12 +88,18 @@ class CublasLtProduct final : public MatrixProduct {
       : what_(what),
         spec_(spec),
         stream_(device.compute),
-        a_(spec.transpose_a ? layout(spec.factors, spec.k, spec.m, what, spec.a_pitch)
+        a_(spec.transpose_a ? layout(spec.factors, spec.k / spec.parts, spec.m, what, spec.a_pitch)
                             : layout(spec.factors, spec.m, spec.k, what, spec.a_pitch)),
         b_(spec.transpose_b ? layout(spec.factors, spec.n, spec.k, what)
-                            : layout(spec.factors, spec.k, spec.n, what)),
+                            : layout(spec.factors, spec.k / spec.parts, spec.n, what)),
         c_(layout(spec.result, spec.m, spec.n, what)) {
     describe_operation(device);
+    if (spec.parts == 1) return;
+    LOCKSTEP_ASSERT(spec.k % spec.parts == 0 && spec.transpose_a && !spec.transpose_b &&
+                    spec.a_pitch == 0 && spec.epilogue == MatrixEpilogue::none);
+    one_after_another(a_, spec.k / spec.parts * spec.m);
+    one_after_another(b_, spec.k / spec.parts * spec.n);
+    one_after_another(c_, spec.m * spec.n);
   }
 
   /// Whether there is an algorithm; without one this must not run.
@@ -111,12 +115,9 @@ class CublasLtProduct final : public MatrixProduct {
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
 
   void run(const MatrixArguments& arguments) override {
-    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none ||
-                    spec_.epilogue == MatrixEpilogue::sums_of_a);
+    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
     check_workspace(arguments.workspace, workspace_bytes_);
     if (has_bias(spec_.epilogue)) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.bias);
-    if (spec_.epilogue == MatrixEpilogue::sums_of_a)
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.sums);
     if (spec_.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.kept);
     if (spec_.epilogue == MatrixEpilogue::gelu_tanh_gradient)
@@ -174,10 +175,8 @@ class CublasLtProduct final : public MatrixProduct {
                   fmt::format("{} algorithms store other bits in a second run", candidates.size())};
     MatrixProductSpec less = spec_;
     less.epilogue = ProductTrial::without_own_part(spec_.epilogue);
-    const bool has_gaps = spec_.epilogue == MatrixEpilogue::sums_of_a && spec_.a_pitch > spec_.m;
-    const auto product = less.epilogue == spec_.epilogue || has_gaps
-                             ? nullptr
-                             : make_matrix_product(device, less, what_);
+    const auto product =
+        less.epilogue == spec_.epilogue ? nullptr : make_matrix_product(device, less, what_);
     if (product) {
       const double apart = trial.seconds_apart(*product);
       if (apart < result.seconds * (1 - kTrialMargin)) {
@@ -269,6 +268,17 @@ class CublasLtProduct final : public MatrixProduct {
     if (spec_.epilogue != MatrixEpilogue::none) describe_epilogue();
   }
 
+  /// spec_.parts of the matrix, `elems` elements apart.
+  void one_after_another(const Layout& matrix, std::int64_t elems) const {
+    const auto set_of_layout = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+      check(cublaslt().cublasLtMatrixLayoutSetAttribute(
+                matrix.get(), attribute, &value, sizeof(value)),
+            what_);
+    };
+    set_of_layout(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, std::int32_t(spec_.parts));
+    set_of_layout(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, elems);
+  }
+
   void describe_epilogue() {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t(cublas_epilogue(spec_.epilogue)));
     // The heuristic reads from a pointer how well it is aligned; run() sets the real ones.
@@ -319,7 +329,7 @@ class CublasLtProduct final : public MatrixProduct {
       return false;
     if (parts <= 1) return true;
     const bool rounds_twice = spec_.result == DType::bf16 && spec_.epilogue != MatrixEpilogue::none;
-    return spec_.k % parts == 0 && !rounds_twice;
+    return spec_.k / spec_.parts % parts == 0 && !rounds_twice;
   }
 
   template <typename Value>

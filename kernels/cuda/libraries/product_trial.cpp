@@ -7,7 +7,6 @@
 
 #include "kernels/cuda/activation_kernel.h"
 #include "kernels/cuda/device/cuda_check.h"
-#include "kernels/cuda/linear/column_sums.h"
 #include "kernels/cuda/linear/product_helpers.h"
 
 namespace lockstep::cuda {
@@ -24,15 +23,11 @@ std::size_t bytes_of_b(const MatrixProductSpec& spec) {
 }
 
 std::size_t bytes_of_c(const MatrixProductSpec& spec) {
-  return std::size_t(spec.m * spec.n) * size_in_bytes(spec.result);
+  return std::size_t(spec.parts * spec.m * spec.n) * size_in_bytes(spec.result);
 }
 
 std::size_t bytes_of_second(const MatrixProductSpec& spec) {
   return has_second_matrix(spec.epilogue) ? bytes_of_c(spec) : 0;
-}
-
-bool is_sums_of_a(const MatrixProductSpec& spec) {
-  return spec.epilogue == MatrixEpilogue::sums_of_a;
 }
 
 /// A GEMM as the kernel that an activation follows.
@@ -67,22 +62,18 @@ ProductTrial::ProductTrial(const Device& device,
       b_(bytes_of_b(spec)),
       c_(bytes_of_c(spec)),
       second_(bytes_of_second(spec)),
-      // A bias of n or sums of m, in the wider type.
-      vector_(std::size_t(std::max(spec.m, spec.n)) * sizeof(float)),
-      // The column sums follow the GEMM's own.
-      workspace_(aligned(workspace_bytes) +
-                 (is_sums_of_a(spec) ? column_sums_workspace(spec.k, spec.m) : 0)),
+      bias_(std::size_t(spec.n) * sizeof(float)),
+      workspace_(workspace_bytes),
       arguments_{.a = a_.data(),
                  .b = b_.data(),
                  .c = c_.data(),
-                 .bias = vector_.data(),
+                 .bias = bias_.data(),
                  .kept = second_.data(),
                  .slope_at = second_.data(),
-                 .sums = vector_.data(),
                  .workspace = workspace_.data()} {
   a_.fill(spec.factors);
   b_.fill(spec.factors);
-  vector_.fill(spec.result);
+  bias_.fill(spec.result);
   if (bytes_of_second(spec) > 0) second_.fill(spec.result);
 }
 
@@ -91,8 +82,7 @@ std::uint64_t ProductTrial::result_hash(std::size_t candidate) {
   check(cudaMemsetAsync(c_.data(), fillings_++ % 2 == 0 ? 0 : 0x3f, c_.bytes(), device_.compute),
         "trial of a GEMM");
   run_(candidate, arguments_);
-  const std::uint64_t hash = device_hash(device_, c_, bytes_of_c(spec_));
-  return is_sums_of_a(spec_) ? hash ^ device_hash(device_, vector_, vector_.bytes()) : hash;
+  return device_hash(device_, c_, bytes_of_c(spec_));
 }
 
 double ProductTrial::seconds(std::size_t candidate) {
@@ -101,7 +91,6 @@ double ProductTrial::seconds(std::size_t candidate) {
 
 MatrixEpilogue ProductTrial::without_own_part(MatrixEpilogue epilogue) {
   switch (epilogue) {
-    case MatrixEpilogue::sums_of_a:
     case MatrixEpilogue::gelu_tanh_gradient:
       return MatrixEpilogue::none;
     case MatrixEpilogue::bias_gelu_tanh:
@@ -140,14 +129,6 @@ double ProductTrial::seconds_apart(MatrixProduct& product) {
                           second_.data(),
                           spec_.result,
                           spec_.m * spec_.n);
-    if (is_sums_of_a(spec_))
-      column_sums(device_,
-                  {.values = arguments_.a,
-                   .type = spec_.factors,
-                   .rows = spec_.k,
-                   .columns = spec_.m,
-                   .sums = reinterpret_cast<float*>(vector_.data()),
-                   .workspace = workspace_.data() + aligned(product.workspace_bytes())});
   };
   std::vector<double> seconds;
   both();

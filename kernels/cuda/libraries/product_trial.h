@@ -35,7 +35,7 @@ class ProductTrial final : public CandidateRunner {
   const Device& device_;
   MatrixProductSpec spec_;
   Run run_;
-  TrialMemory a_, b_, c_, second_, vector_, workspace_;
+  TrialMemory a_, b_, c_, second_, bias_, workspace_;
   MatrixArguments arguments_;
   int fillings_ = 0;
 };

@@ -18,7 +18,6 @@ enum class MatrixEpilogue : std::uint8_t {
   bias_gelu_tanh,       ///< C = gelu_tanh(P + bias); see ops::Gelu
   bias_gelu_tanh_kept,  ///< the same, and kept = P + bias
   gelu_tanh_gradient,   ///< C = P gelu_tanh'(slope_at); see ops::GeluBwd
-  sums_of_a,            ///< C = P, and sums[m] = sum over k of op(A)[m, k]
 };
 
 constexpr bool has_bias(MatrixEpilogue epilogue) {
@@ -35,9 +34,12 @@ constexpr bool has_second_matrix(MatrixEpilogue epilogue) {
 /// A's:
 ///   op(A): [m, k], A stored as [m, k], or [k, m] where transpose_a;
 ///   op(B): [k, n], B stored as [k, n], or [n, k] where transpose_b;
-///   C, S, kept, slope_at: [m, n]; bias: [n]; sums: [m].
-/// A and B have one type, f32 or bf16; C is that type or f32; the bias and sums are of C's. Sums
-/// over k are fp32; what is stored as bf16 is rounded once. All extents >= 1.
+///   C, S, kept, slope_at: [m, n]; bias: [n].
+/// A and B have one type, f32 or bf16; C is that type or f32; the bias is of C's. Sums over k are
+/// fp32; what is stored as bf16 is rounded once. All extents >= 1.
+///
+/// With `parts` > 1, which divides k, there are so many GEMMs of k / parts rows of A and B each,
+/// one C after another: [parts, m, n]. Then transpose_a, no transpose_b, no gaps, no epilogue.
 struct MatrixProductSpec {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -45,6 +47,7 @@ struct MatrixProductSpec {
   DType result = DType::f32;
   MatrixEpilogue epilogue = MatrixEpilogue::none;
   std::int64_t a_pitch = 0;  ///< elements from a row of A, as stored, to the next; 0: no gaps
+  std::int64_t parts = 1;
 };
 
 /// Of a, b and c, in bytes.
@@ -57,8 +60,7 @@ struct MatrixArguments {
   const void* bias = nullptr;
   void* kept = nullptr;
   const void* slope_at = nullptr;
-  void* sums = nullptr;
-  bool accumulate = false;        ///< to C, never to sums; without an epilogue or with sums_of_a
+  bool accumulate = false;        ///< to C, without an epilogue
   float alpha = 1, beta = 0;      ///< without an epilogue and `accumulate`
   const void* summand = nullptr;  ///< S, read where beta is not 0; of C's type
   void* workspace = nullptr;      ///< aligned to kWorkspaceAlignment

@@ -22,7 +22,6 @@ enum class EmulatedOffer : std::uint8_t {
 struct LibraryLimits {
   bool matrix_bias = true;           ///< MatrixEpilogue::bias, and those with GELU after it
   bool matrix_gelu_gradient = true;  ///< MatrixEpilogue::gelu_tanh_gradient
-  bool matrix_sums = true;           ///< MatrixEpilogue::sums_of_a
   bool convolution_bias = true;      ///< of bf16 convolutions; those in fp32 take none
   bool fp32_from_bf16 = true;        ///< convolutions of bf16 that store fp32
   /// 0 adds the products of an element in their order, 1 from the last to the first.

@@ -30,7 +30,7 @@ struct Operands {
         bias(widened(arguments.bias, s.result, has_bias(s.epilogue) ? s.n : 0)),
         before(widened(arguments.accumulate ? arguments.c : arguments.summand,
                        s.result,
-                       arguments.accumulate || arguments.beta != 0 ? s.m * s.n : 0)),
+                       arguments.accumulate || arguments.beta != 0 ? s.parts * s.m * s.n : 0)),
         slope_at(widened(arguments.slope_at,
                          s.result,
                          s.epilogue == MatrixEpilogue::gelu_tanh_gradient ? s.m * s.n : 0)) {}
@@ -60,14 +60,12 @@ class EmulatedProduct final : public MatrixProduct {
   std::size_t workspace_bytes() const override { return kEmulatedWorkspace; }
 
   void run(const MatrixArguments& arguments) override {
-    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none ||
-                    spec_.epilogue == MatrixEpilogue::sums_of_a);
+    LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);
     check_workspace(arguments.workspace, kEmulatedWorkspace);
     enqueue_library_call(stream_, [s = spec_, algorithm = algorithm_, tf32 = tf32_, arguments] {
       use_workspace(arguments.workspace);
       const Operands operands(s, tf32, arguments);
       multiply(s, algorithm, operands, arguments);
-      if (s.epilogue == MatrixEpilogue::sums_of_a) sum_a(s, algorithm, operands, arguments);
     });
   }
 
@@ -76,40 +74,37 @@ class EmulatedProduct final : public MatrixProduct {
                        EmulatedAlgorithm algorithm,
                        const Operands& operands,
                        const MatrixArguments& arguments) {
-    for (std::int64_t i = 0; i < s.m; ++i)
-      for (std::int64_t j = 0; j < s.n; ++j) {
-        const std::int64_t element = i * s.n + j;
-        float sum = 0.0f;
-        for (std::int64_t step = 0; step < s.k; ++step) {
-          const std::int64_t l = algorithm.place(step, s.k);
-          sum += operands.a_at(s, i, l) * operands.b_at(s, l, j);
+    const std::int64_t rows = s.k / s.parts;
+    for (std::int64_t part = 0; part < s.parts; ++part)
+      for (std::int64_t i = 0; i < s.m; ++i)
+        for (std::int64_t j = 0; j < s.n; ++j) {
+          float sum = 0.0f;
+          for (std::int64_t step = 0; step < rows; ++step) {
+            const std::int64_t l = part * rows + algorithm.place(step, rows);
+            sum += operands.a_at(s, i, l) * operands.b_at(s, l, j);
+          }
+          finish(s, sum, operands, arguments, (part * s.m + i) * s.n + j);
         }
-        sum *= arguments.alpha;
-        if (has_bias(s.epilogue)) sum += operands.bias[std::size_t(j)];
-        if (!operands.before.empty())
-          sum += (arguments.accumulate ? 1.0f : arguments.beta) *
-                 operands.before[std::size_t(element)];
-        if (s.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
-          store(sum, arguments.kept, s.result, element);
-        if (s.epilogue == MatrixEpilogue::bias_gelu_tanh ||
-            s.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
-          sum = gelu_tanh(sum);
-        if (s.epilogue == MatrixEpilogue::gelu_tanh_gradient)
-          sum *= gelu_tanh_slope(operands.slope_at[std::size_t(element)]);
-        store(sum, arguments.c, s.result, element);
-      }
   }
 
-  static void sum_a(const MatrixProductSpec& s,
-                    EmulatedAlgorithm algorithm,
-                    const Operands& operands,
-                    const MatrixArguments& arguments) {
-    for (std::int64_t i = 0; i < s.m; ++i) {
-      float sum = 0.0f;
-      for (std::int64_t step = 0; step < s.k; ++step)
-        sum += operands.a_at(s, i, algorithm.place(step, s.k));
-      store(sum, arguments.sums, s.result, i);
-    }
+  /// `element`: of C, and without parts of what is like it.
+  static void finish(const MatrixProductSpec& s,
+                     float sum,
+                     const Operands& operands,
+                     const MatrixArguments& arguments,
+                     std::int64_t element) {
+    sum *= arguments.alpha;
+    if (has_bias(s.epilogue)) sum += operands.bias[std::size_t(element % s.n)];
+    if (!operands.before.empty())
+      sum += (arguments.accumulate ? 1.0f : arguments.beta) * operands.before[std::size_t(element)];
+    if (s.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
+      store(sum, arguments.kept, s.result, element);
+    if (s.epilogue == MatrixEpilogue::bias_gelu_tanh ||
+        s.epilogue == MatrixEpilogue::bias_gelu_tanh_kept)
+      sum = gelu_tanh(sum);
+    if (s.epilogue == MatrixEpilogue::gelu_tanh_gradient)
+      sum *= gelu_tanh_slope(operands.slope_at[std::size_t(element)]);
+    store(sum, arguments.c, s.result, element);
   }
 
   MatrixProductSpec spec_;
@@ -124,7 +119,6 @@ bool takes_epilogue(const MatrixProductSpec& spec) {
   if (has_bias(spec.epilogue) && !limits.matrix_bias) return false;
   if (has_second_matrix(spec.epilogue) && spec.n % 8 != 0) return false;
   if (spec.epilogue == MatrixEpilogue::gelu_tanh_gradient) return limits.matrix_gelu_gradient;
-  if (spec.epilogue == MatrixEpilogue::sums_of_a) return limits.matrix_sums;
   return true;
 }
 
@@ -133,7 +127,9 @@ bool takes_epilogue(const MatrixProductSpec& spec) {
 std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const MatrixProductSpec& spec,
                                                    const std::string& what) {
-  LOCKSTEP_ASSERT(spec.m > 0 && spec.n > 0 && spec.k > 0);
+  LOCKSTEP_ASSERT(spec.m > 0 && spec.n > 0 && spec.k > 0 && spec.k % spec.parts == 0);
+  LOCKSTEP_ASSERT(spec.parts == 1 || (spec.transpose_a && !spec.transpose_b && spec.a_pitch == 0 &&
+                                      spec.epilogue == MatrixEpilogue::none));
   const auto algorithm =
       choose_emulated(device, algorithm_key(device, spec), takes_epilogue(spec), what);
   if (!algorithm) return nullptr;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/linear/split_product.h"
+
+#include <utility>
+
+#include "core/base/check.h"
+#include "kernels/cuda/linear/column_sums.h"
+#include "kernels/cuda/linear/product_helpers.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr std::int64_t kTile = 128, kWantedTiles = 264;  // two for each multiprocessor of an H100
+constexpr std::int64_t kRowStep = 32, kLeastRows = 256;
+static_assert(kRowStep * std::int64_t(sizeof(std::uint16_t)) % kProductAlignment == 0);
+
+std::int64_t tiles_of(std::int64_t extent) { return (extent + kTile - 1) / kTile; }
+
+class SplitProduct final : public MatrixProduct {
+ public:
+  SplitProduct(const Device& device,
+               const MatrixProductSpec& spec,
+               std::unique_ptr<MatrixProduct> parts)
+      : device_(device), spec_(spec), parts_(std::move(parts)) {}
+
+  std::size_t workspace_bytes() const override {
+    return sums_offset() + column_sums_workspace(spec_.parts, elems());
+  }
+
+  void run(const MatrixArguments& arguments) override {
+    LOCKSTEP_ASSERT(arguments.alpha == 1 && arguments.beta == 0);
+    check_workspace(arguments.workspace, workspace_bytes());
+    auto* const workspace = static_cast<std::byte*>(arguments.workspace);
+    void* const results = workspace + results_offset();
+    parts_->run({.a = arguments.a,
+                 .b = arguments.b,
+                 .c = results,
+                 .workspace = parts_->workspace_bytes() > 0 ? workspace : nullptr});
+    column_sums(device_,
+                {.values = results,
+                 .rows = spec_.parts,
+                 .columns = elems(),
+                 .sums = static_cast<float*>(arguments.c),
+                 .accumulate = arguments.accumulate,
+                 .workspace = workspace + sums_offset()});
+  }
+
+ private:
+  std::int64_t elems() const { return spec_.m * spec_.n; }
+  std::size_t results_offset() const { return aligned(parts_->workspace_bytes()); }
+  std::size_t sums_offset() const {
+    return results_offset() + aligned(std::size_t(spec_.parts * elems()) * sizeof(float));
+  }
+
+  Device device_;
+  MatrixProductSpec spec_;
+  std::unique_ptr<MatrixProduct> parts_;
+};
+
+}  // namespace
+
+std::int64_t parts_of_sum(std::int64_t m, std::int64_t n, std::int64_t k) {
+  const std::int64_t tiles = tiles_of(m) * tiles_of(n), wanted = kWantedTiles / tiles;
+  if (wanted < 2 || k % kRowStep != 0) return 1;
+  const std::int64_t steps = k / kRowStep;
+  // The next divisor above, or that below.
+  for (std::int64_t parts = wanted; parts <= 2 * wanted; ++parts)
+    if (steps % parts == 0 && k / parts >= kLeastRows) return parts;
+  for (std::int64_t parts = wanted - 1; parts > 1; --parts)
+    if (steps % parts == 0 && k / parts >= kLeastRows) return parts;
+  return 1;
+}
+
+std::unique_ptr<MatrixProduct> make_split_product(const Device& device,
+                                                  MatrixProductSpec spec,
+                                                  const std::string& what) {
+  LOCKSTEP_ASSERT(spec.result == DType::f32 && spec.parts == 1);
+  spec.parts = parts_of_sum(spec.m, spec.n, spec.k);
+  auto product = make_matrix_product(device, spec, what);
+  if (spec.parts == 1) return product;
+  return std::make_unique<SplitProduct>(device, spec, std::move(product));
+}
+
+}  // namespace lockstep::cuda
