@@ -16,7 +16,8 @@
 #include "kernels/cuda/linear/split_product.h"
 
 // Convolutions are the library's (convolution.h), on NHWC activations and the weight's own layout,
-// and an own kernel's where it has none (direct_convolution.cu). The library divides the work
+// and an own kernel's where it has none (direct_convolution.cu). With one to seven channels in
+// bf16 they are one of eight (padded_convolution.cu). The library divides the work
 // itself; x, weight and y are moved once at least. Bound by the tensor cores where channels are
 // many, by memory in 1x1 convolutions of few channels and in depthwise ones. With bf16 activations
 // they read a bf16 copy of the weight, refreshed when parameters change.
@@ -55,6 +56,14 @@ ConvolutionSpec convolution(ConvolutionPass pass,
           .padding_h = attrs.padding_h,
           .padding_w = attrs.padding_w,
           .groups = attrs.groups};
+}
+
+/// The library's; null where it has none.
+std::unique_ptr<Convolution> make_library_convolution(const Device& device,
+                                                      const ConvolutionSpec& conv,
+                                                      const std::string& what) {
+  auto padded = make_padded_convolution(device, conv, what);
+  return padded ? std::move(padded) : make_convolution(device, conv, what);
 }
 
 /// What is run where the library has no algorithm; the backend's notices name it.
@@ -103,7 +112,7 @@ class Conv2dKernel final : public ReadingConvolution {
       : ReadingConvolution(conv, spec, device) {
     const std::string what = describe(spec);
     spec_.bias = bias;
-    convolution_ = make_convolution(device, spec_, what);
+    convolution_ = make_library_convolution(device, spec_, what);
     if (!convolution_ && bias) choose_without_bias(what);
     if (!convolution_) convolution_ = fall_back(device, spec_, spec);
   }
@@ -136,7 +145,7 @@ class Conv2dKernel final : public ReadingConvolution {
     plain.bias = false;
     for (const DType result : {DType::f32, spec_.type}) {
       plain.result = result;
-      convolution_ = make_convolution(device(), plain, what);
+      convolution_ = make_library_convolution(device(), plain, what);
       if (!convolution_) continue;
       spec_ = plain;
       adds_bias_ = true;
@@ -196,7 +205,7 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
                                     what);
       return;
     }
-    convolution_ = make_convolution(device, spec_, what);
+    convolution_ = make_library_convolution(device, spec_, what);
     if (convolution_) return;
     spec_.result = DType::f32;
     if (spec_.type != DType::f32) convolution_ = make_convolution(device, spec_, what);

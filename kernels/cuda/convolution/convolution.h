@@ -52,6 +52,12 @@ std::unique_ptr<Convolution> make_convolution(const Device& device,
                                               const ConvolutionSpec& spec,
                                               const std::string& what);
 
+/// The same for one to seven channels in bf16, forward or weight gradient, by one of eight in the
+/// workspace. Null where `spec` is another or the library has no algorithm for that.
+std::unique_ptr<Convolution> make_padded_convolution(const Device& device,
+                                                     const ConvolutionSpec& spec,
+                                                     const std::string& what);
+
 /// The same by an own kernel without tensor cores, for what the library lacks. Takes every spec.
 std::unique_ptr<Convolution> make_direct_convolution(const Device& device,
                                                      const ConvolutionSpec& spec);

@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr std::int64_t kTile = 128, kWantedTiles = 264;  // two for each multiprocessor of an H100
-constexpr std::int64_t kRowStep = 32, kLeastRows = 256;
+constexpr std::int64_t kRowStep = 32, kMinRows = 256;
 static_assert(kRowStep * std::int64_t(sizeof(std::uint16_t)) % kProductAlignment == 0);
 
 std::int64_t tiles_of(std::int64_t extent) { return (extent + kTile - 1) / kTile; }
@@ -65,9 +65,9 @@ std::int64_t parts_of_sum(std::int64_t m, std::int64_t n, std::int64_t k) {
   const std::int64_t steps = k / kRowStep;
   // The next divisor above, or that below.
   for (std::int64_t parts = wanted; parts <= 2 * wanted; ++parts)
-    if (steps % parts == 0 && k / parts >= kLeastRows) return parts;
+    if (steps % parts == 0 && k / parts >= kMinRows) return parts;
   for (std::int64_t parts = wanted - 1; parts > 1; --parts)
-    if (steps % parts == 0 && k / parts >= kLeastRows) return parts;
+    if (steps % parts == 0 && k / parts >= kMinRows) return parts;
   return 1;
 }
 
