@@ -171,7 +171,9 @@ class Run {
     facts_ = {.fault = text.empty() ? fmt::format("exit code {}", ending.exit_code) : text,
               .exit_code = ending.exit_code,
               .restart = policy_.restarts(),
-              .step = std::max(ending.fault.step, last_logged_step(out()) + 1),
+              .step = std::max({ending.fault.step,
+                                last_logged_step(out()) + 1,
+                                snapshots_ ? snapshots_->newest_step() + 1 : 0}),
               .reported = seconds(ending.reported),
               .ended = seconds(ending.ended)};
   }

@@ -29,8 +29,8 @@ std::optional<RestartFacts> parse_restart_facts(const std::string& text);
 struct RestartRecord {
   std::int64_t step = 0;  ///< steps done where the run continued from
   RestartFacts facts;
-  /// Done before the fault, and again after it, at least: those that were logged or that the rank
-  /// had told of; -1: unknown.
+  /// Done before the fault, and again after it, at least: those that were logged, that the rank had
+  /// told of, or that a snapshot in memory holds; -1: unknown.
   std::int64_t lost_steps = -1;
   double end_s = 0, pause_s = 0, start_s = 0, first_step_s = 0;
   double total_s() const { return end_s + pause_s + start_s + first_step_s; }
