@@ -238,6 +238,7 @@ class Backend {
   /// Whether algorithms are timed from now on where the device chooses; otherwise a heuristic's
   /// favourites are taken.
   virtual void time_algorithms(bool /*timed*/) {}
+  virtual bool times_algorithms() const { return false; }
   /// How many were timed, in what time; a line for each kernel not taken, and why. Empty: none.
   virtual std::string timing_note() const { return {}; }
   /// What users should know of the kernels made until now: those that are far slower than they

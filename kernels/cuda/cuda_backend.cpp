@@ -161,6 +161,7 @@ class CudaBackend final : public Backend {
   std::string choices() const override { return device_.algorithms->to_text(); }
   void take_choices(const std::string& choices) override { device_.algorithms->replace(choices); }
   void time_algorithms(bool timed) override { device_.times_algorithms = timed; }
+  bool times_algorithms() const override { return device_.times_algorithms; }
   std::string timing_note() const override { return device_.algorithms->timing_note(); }
   std::vector<std::string> notices() const override { return device_.algorithms->notices(); }
 

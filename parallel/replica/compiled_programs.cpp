@@ -60,6 +60,21 @@ std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std
   return sizes;
 }
 
+/// Algorithms are timed for whole micro-batches alone: what an epoch or an evaluation leaves for a
+/// last one is too little of a run to be worth the seconds. As before when it ends.
+class TimingScope {
+ public:
+  explicit TimingScope(Backend& backend) : backend_(backend), timed_(backend.times_algorithms()) {}
+  ~TimingScope() { backend_.time_algorithms(timed_); }
+  TimingScope(const TimingScope&) = delete;
+  TimingScope& operator=(const TimingScope&) = delete;
+  void enter(bool whole) { backend_.time_algorithms(timed_ && whole); }
+
+ private:
+  Backend& backend_;
+  bool timed_;
+};
+
 MemoryReuse reuse_of_environment() {
   const auto& plan = env().plan;
   if (!plan) return MemoryReuse::on;
@@ -132,7 +147,10 @@ CompiledPrograms::CompiledPrograms(Backend& backend,
   if (options.distillation.on())
     teacher_ = std::make_unique<CompiledTeacher>(backend, samples.last(), options, sizes, reuse_);
   for (;;) {
-    for (const std::int64_t n : sizes) add(backend, model, loss, samples, options, batch, n);
+    for (TimingScope timing(backend); const std::int64_t n : sizes) {
+      timing.enter(n == sizes.front());
+      add(backend, model, loss, samples, options, batch, n);
+    }
     add_other_sizes(backend, model, loss, samples, options, batch, sizes);
     if (needs_whole_gradients_ && gradients_.divided()) {
       forget_programs();
@@ -217,7 +235,8 @@ void CompiledPrograms::add_other_sizes(Backend& backend,
                                        const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 1; i < samples.training.size(); ++i) {
     std::vector<CompiledProgram>& programs = other_sizes_.emplace_back();
-    for (const std::int64_t n : sizes) {
+    for (TimingScope timing(backend); const std::int64_t n : sizes) {
+      timing.enter(n == sizes.front());
       Graph graph =
           trace(model, loss, samples.training[i], settings_for(options, traits_, batch, n));
       check_parameters(graph, this->graph(), n);
