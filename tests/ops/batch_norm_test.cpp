@@ -19,8 +19,8 @@ struct Setting {
   std::int64_t parts = 1;
 };
 
-// The last one has so many groups that threads of the CUDA kernels walk over several batches of
-// rows.
+// The last two have so many groups that threads of the CUDA kernels walk over several batches of
+// rows, of single channels and of packs.
 const std::vector<Setting> kSettings = {{{0, 5}},
                                         {{0, 4, 4, 3}, 16},
                                         {{1, 1}},
@@ -41,7 +41,8 @@ const std::vector<Setting> kSettings = {{{0, 5}},
                                         {{1, 6}, 0, 2},
                                         {{300, 2}},
                                         {{2, 24, 24, 8}},
-                                        {{530, 5, 13, 33}, 1}};
+                                        {{530, 5, 13, 33}, 1},
+                                        {{200, 2, 73, 128}, 1}};
 
 /// Values with a mean that is large compared with the deviation, different for each channel.
 HostTensor features(const Shape& shape, std::uint64_t seed, float mean) {

@@ -168,8 +168,10 @@ struct Outliers {
 TEST_F(CudaFusedNorm, MomentsDoNotCancelBesideALargeMean) {
   // Deviations of 1/sqrt(3) compared with means of 0, 1000, .. 4000, the first values outliers:
   // chunks of four channels and of one, threads that walk over one batch of rows and over several.
-  for (const Outliers& c :
-       {Outliers{{64, 5, 5, 4}, 0}, Outliers{{64, 5, 5, 5}, 0}, Outliers{{18550, 33}, 70}}) {
+  for (const Outliers& c : {Outliers{{64, 5, 5, 4}, 0},
+                            Outliers{{64, 5, 5, 5}, 0},
+                            Outliers{{18550, 33}, 70},
+                            Outliers{{29200, 128}, 146}}) {
     const std::int64_t channels = c.x[-1];
     HostTensor x = random_f32(c.x, 1);
     for (std::int64_t i = 0; i < x.type.elems(); ++i)
@@ -183,6 +185,32 @@ TEST_F(CudaFusedNorm, MomentsDoNotCancelBesideALargeMean) {
       ASSERT_NEAR(got[i], want[i], 16 * 0x1p-24 * std::max(1.0, std::abs(want[i])))
           << c.x.to_string() << " element " << i;
   }
+}
+
+TEST_F(CudaFusedNorm, WhatIsNotFiniteReachesTheSumsOfItsChannel) {
+  // In whole batches of rows and in a last one; in packs and single channels.
+  for (const Shape& shape : {Shape{3000, 4}, Shape{3000, 3}, Shape{2, 8}})
+    for (const float value : {NAN, INFINITY, -INFINITY})
+      for (const std::int64_t row : {std::int64_t{0}, shape[0] / 2, shape[0] - 1}) {
+        const std::int64_t channels = shape[-1];
+        const HostTensor finite = random_f32(shape, 1), saved = random_f32({1, 2, channels}, 2);
+        HostTensor bad = finite;
+        bad.as<float>()[row * channels + 1] = value;
+        const auto moments = run(std::make_shared<ops::BatchNormMoments>(0), {bad})[0];
+        const auto of_x = run(std::make_shared<ops::BatchNormBwdSums>(0), {bad, finite, saved})[0];
+        const auto of_dy = run(std::make_shared<ops::BatchNormBwdSums>(0), {finite, bad, saved})[0];
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const std::string what =
+              fmt::format("{} {} row {} channel {}", shape.to_string(), value, row, c);
+          const bool is_bad = c == 1;
+          EXPECT_EQ(std::isfinite(moments.as<float>()[channels + c]), !is_bad) << what;
+          EXPECT_EQ(std::isfinite(moments.as<float>()[2 * channels + c]), !is_bad) << what;
+          EXPECT_TRUE(std::isfinite(of_x.as<float>()[c])) << what;
+          EXPECT_EQ(std::isfinite(of_x.as<float>()[channels + c]), !is_bad) << what;
+          EXPECT_EQ(std::isfinite(of_dy.as<float>()[c]), !is_bad) << what;
+          EXPECT_EQ(std::isfinite(of_dy.as<float>()[channels + c]), !is_bad) << what;
+        }
+      }
 }
 
 TEST_F(CudaFusedNorm, NotANumberReachesWhatSeesIt) {

@@ -1,34 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/batch_norm/batch_norm_saved.cuh"
+#include "kernels/cuda/batch_norm/batch_norm_sums.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
 
-// Note [Tiles of batch norm] says how the work is divided. Sums: fp32 over a few rows, fp64
-// over batches, threads and tiles, in a fixed order. Bytes: x and dy once, after a residual also
-// y, dz and a second gradient. Bound by memory. add_groups has a thread a channel, neighbours
-// reading neighbours: 16 bytes read for each group, 8 written; bound by latency.
+// Note [Sums of batch norm] says how the work is divided. Sums in fp32 are of four rows, then of at
+// most 16 such: their error is at most 21 * 2^-24 times the sum of their summands' sizes. Bytes: x
+// and dy once, after a residual also y, dz and a second gradient. Bound by memory: six instructions
+// for each element, ten after ReLU, twenty after a residual. add_groups has a thread a channel,
+// neighbours reading neighbours: 16 bytes read for each group, 8 written; bound by latency.
 namespace lockstep::cuda {
 namespace {
 
-/// Rows of 16 bytes with 16 elements.
-template <typename T>
-constexpr int kSumBatch = 16 / Pack<T>::kElems;
-constexpr std::int64_t kSumBlocks = 528;  // four for each multiprocessor of the largest devices
+/// Rows that a thread has under way together, 64 bytes of each operand in packs.
+constexpr int kSumRows = 4;
+constexpr std::int64_t kSumBlocks = 264;  // what the largest devices hold at once: 132 times 2
 
+/// What comes after the batch norm in forward, and is taken back before its sums are formed.
+enum class After { nothing, relu, residual };
+
+/// Of a thread's rows.
 template <int width>
 struct Sums {
-  double dy[width] = {};
-  double product[width] = {};  // of dy and the deviation of x
-};
-
-struct AddSums {
-  template <int width>
-  __device__ void operator()(Sums<width>& all, const Sums<width>& part) const {
-    for (int i = 0; i < width; ++i) {
-      all.dy[i] += part.dy[i];
-      all.product[i] += part.product[i];
-    }
-  }
+  Chunk<float, width> dy = {}, product = {};  // of dy and the deviation of x
 };
 
 template <typename T>
@@ -36,8 +30,7 @@ struct SumArgs {
   const T* x = nullptr;
   const T* dy = nullptr;
   const float* saved = nullptr;
-  double* partial = nullptr;  // [groups, tiles, 2, channels]
-  bool relu = false;
+  TileSums* partial = nullptr;    // [groups, tiles, channels]
   float largest = ops::kNoLimit;  // ops::largest_open()
   // After a residual and ReLU: the gradient is dz = y > 0 ? dy + other : 0.
   const T* y = nullptr;
@@ -45,77 +38,93 @@ struct SumArgs {
   T* dz = nullptr;           // may be dy
 };
 
-/// Computes and stores a chunk of dz.
-template <int width, typename T>
-__device__ inline Chunk<T, width> make_dz(const SumArgs<T>& a, std::int64_t at) {
-  Chunk<T, width> dz = load_chunk<width>(a.dy + at), other;
-  const Chunk<T, width> y = load_chunk<width>(a.y + at);
-  if (a.other != nullptr) other = load_chunk<width>(a.other + at);
-  for (int i = 0; i < width; ++i) {
-    float d = to_float(dz.values[i]);
-    if (a.other != nullptr) d += to_float(other.values[i]);
-    dz.values[i] = from_float<T>(to_float(y.values[i]) > 0.0f ? d : 0.0f);
+/// Computes dz of some rows, stores it, and leaves it in place of dy.
+template <int width, bool whole, typename T>
+__device__ inline void make_dz(HeldRows<T, width, kSumRows, whole>& dy,
+                               const SumArgs<T>& a,
+                               std::int64_t at,
+                               std::int64_t step,
+                               int left) {
+  using Rows = HeldRows<T, width, kSumRows, whole>;
+  const Rows y(a.y + at, step, left);
+  Rows other;
+  if (a.other != nullptr) other = Rows(a.other + at, step, left);
+#pragma unroll
+  for (int k = 0; k < kSumRows; ++k, at += step) {
+    Chunk<T, width> dz;
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      float d = dy.get(k, i);
+      if (a.other != nullptr) d += other.get(k, i);
+      dz.values[i] = from_float<T>(y.get(k, i) > 0.0f ? d : 0.0f);
+    }
+    if (whole || k < left) store_chunk(a.dz + at, dz);
+    dy.rows[k].set(dz);
   }
-  store_chunk(a.dz + at, dz);
-  return dz;
 }
 
-template <typename T, int width, bool residual>
+/// Rows that there are not have a dy of 0.
+template <int width, typename Rows>
+__device__ inline void add_rows(Sums<width>& all,
+                                const Saved<width>& saved,
+                                const Rows& x,
+                                const Rows& dy) {
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    float sum = 0, product = 0;
+#pragma unroll
+    for (int k = 0; k < kSumRows; ++k) {
+      const float v = x.get(k, i), d = saved.masked(i, v, dy.get(k, i));
+      sum = k == 0 ? d : sum + d;
+      product =
+          k == 0 ? d * (v - saved.mean.values[i]) : fmaf(d, v - saved.mean.values[i], product);
+    }
+    all.dy.values[i] += sum;
+    all.product.values[i] += product;
+  }
+}
+
+template <typename T, int width, After after>
 __global__ void __launch_bounds__(kBlock, 2)
     batch_norm_bwd_sums_kernel(SumArgs<T> a, BatchNormTiles tiles) {
   wait_for_earlier_work();
+  constexpr bool kRelu = after == After::relu;
   const TilePlace place(tiles);
-  const std::int64_t step = place.row_lanes;
+  const int rows = int(tiles.rows_in_tile(place.group, place.tile));
+  const int own = place.has_channels(tiles) ? rows_of_thread(rows, place.row_lane, tiles) : 0;
   Sums<width> sums;
-  if (place.first_row < place.end_row) {
+  if (own > 0) {
     const Saved<width> saved(
-        a.saved + place.group * (a.relu ? 4 : 2) * tiles.channels + place.channel,
+        a.saved + place.group * (kRelu ? 4 : 2) * tiles.channels + place.channel,
         tiles.channels,
-        !residual && a.relu,
+        kRelu,
         a.largest);
-    for (std::int64_t row = place.first_row; row < place.end_row; row += kSumBatch<T> * step) {
-      Chunk<T, width> x[kSumBatch<T>], dy[kSumBatch<T>];
-#pragma unroll
-      for (int k = 0; k < kSumBatch<T>; ++k) {
-        const std::int64_t at = (row + k * step) * tiles.channels + place.channel;
-        if (row + k * step >= place.end_row) continue;
-        x[k] = load_chunk<width>(a.x + at);
-        if constexpr (!residual) dy[k] = load_chunk<width>(a.dy + at);
-      }
-      // Row after row: with the operands of all rows registers would run out.
-      if constexpr (residual)
-#pragma unroll
-        for (int k = 0; k < kSumBatch<T>; ++k)
-          if (row + k * step < place.end_row)
-            dy[k] = make_dz<width>(a, (row + k * step) * tiles.channels + place.channel);
-      for (int i = 0; i < width; ++i) {
-        float sum = 0, product = 0;
-#pragma unroll
-        for (int k = 0; k < kSumBatch<T>; ++k) {
-          if (row + k * step >= place.end_row) continue;
-          const float v = to_float(x[k].values[i]);
-          const float d = saved.masked(i, v, to_float(dy[k].values[i]));
-          sum += d;
-          product = fmaf(d, v - saved.mean.values[i], product);
-        }
-        sums.dy[i] += double(sum);
-        sums.product[i] += double(product);
-      }
-    }
+    const std::int64_t first_at = place.first_row * tiles.channels + place.channel;
+    for_batches<kSumRows>(first_at, tiles.step, own, [&](std::int64_t at, int left, auto whole) {
+      using Rows = HeldRows<T, width, kSumRows, whole>;
+      const Rows x(a.x + at, tiles.step, left);
+      Rows dy(a.dy + at, tiles.step, left);
+      if constexpr (after == After::residual) make_dz<width, whole>(dy, a, at, tiles.step, left);
+      add_rows(sums, saved, x, dy);
+    });
   }
-  combine_rows(sums,
-               dynamic_shared<Sums<width>>(),
-               place.row_lane,
-               place.row_lanes,
-               place.lane,
-               tiles.lanes,
-               AddSums{});
-  if (place.row_lane > 0 || !place.has_channels(tiles)) return;
-  double* const result = a.partial + TilePlace::number(tiles) * 2 * tiles.channels + place.channel;
-  for (int i = 0; i < width; ++i) {
-    result[i] = sums.dy[i];
-    result[tiles.channels + i] = sums.product[i];
+  const int columns = tiles.columns(), thread = int(threadIdx.x);
+  float* const dys = dynamic_shared<float>();  // [kBlock / lanes, columns], as the others
+  float* const products = dys + kBlock * width;
+  store_chunk(dys + thread * width, sums.dy);
+  store_chunk(products + thread * width, sums.product);
+  __syncthreads();
+  const int column = thread & (columns - 1), first = place.row_lane / width * width;
+  TileSums all;
+#pragma unroll
+  for (int k = 0; k < width; ++k) {
+    const int at_row = (first + k) * columns + column;
+    all.add({double(dys[at_row]), double(products[at_row])});
   }
+  all = add_columns(all, columns, dynamic_shared<TileSums>(2 * kBlock * width * sizeof(float)));
+  const std::int64_t channel = place.first_channel + thread;
+  if (thread < columns && channel < tiles.channels)
+    a.partial[place.number * tiles.channels + channel] = all;
 }
 
 struct ChannelResult {
@@ -127,42 +136,30 @@ struct ChannelResult {
 };
 
 struct JoinArgs {
-  const double* partial = nullptr;  // [groups, tiles, 2, channels]
+  const TileSums* partial = nullptr;  // [groups, tiles, channels]
   const float* saved = nullptr;
-  float* sums = nullptr;         // [groups, 2, channels]
-  double* group_sums = nullptr;  // [groups, 2, channels]
-  ChannelResult dgamma, dbeta;   // written here where there is one group
+  float* sums = nullptr;           // [groups, 2, channels]
+  TileSums* group_sums = nullptr;  // [groups, channels]
+  ChannelResult dgamma, dbeta;     // written here where there is one group
   bool relu = false;
 };
 
-/// One block for kJoinChannels channels of a group: every slice adds its share of the tiles, then
-/// slices are added.
-__global__ void join_sums_kernel(JoinArgs a, BatchNormTiles tiles) {
+__global__ void __launch_bounds__(kBlock) join_sums_kernel(JoinArgs a, BatchNormTiles tiles) {
   wait_for_earlier_work();
-  const std::int64_t channels = tiles.channels, blocks = ceil_div(channels, kJoinChannels);
-  const std::int64_t group = blockIdx.x / blocks;
-  const int lane = int(threadIdx.x) % kJoinChannels, slice = int(threadIdx.x) / kJoinChannels;
-  const std::int64_t channel = blockIdx.x % blocks * kJoinChannels + lane;
-  Sums<1> all;
-  if (channel < channels)
-#pragma unroll 4
-    for (std::int64_t t = slice; t < tiles.tiles; t += kJoinSlices) {
-      const double* const dy = a.partial + (group * tiles.tiles + t) * 2 * channels + channel;
-      all.dy[0] += dy[0];
-      all.product[0] += dy[channels];
-    }
-  combine_rows(all, dynamic_shared<Sums<1>>(), slice, kJoinSlices, lane, kJoinChannels, AddSums{});
-  if (slice > 0 || channel >= channels) return;
+  const JoinPlace place(tiles);
+  const std::int64_t channels = tiles.channels, group = place.group, channel = place.channel;
+  const TileSums all =
+      add_tiles(a.partial, place, tiles, [](int, const TileSums& part) { return part; });
+  if (place.slice > 0 || channel >= channels) return;
   const float rstd = a.saved[(group * (a.relu ? 4 : 2) + 1) * channels + channel];
-  const double dy = all.dy[0], dy_xhat = all.product[0] * double(rstd);
+  const double dy = all.first, dy_xhat = all.second * double(rstd);
   a.sums[group * 2 * channels + channel] = float(dy);
   a.sums[(group * 2 + 1) * channels + channel] = float(dy_xhat);
   if (tiles.groups == 1) {
     a.dgamma.write(channel, dy_xhat);
     a.dbeta.write(channel, dy);
   } else {
-    a.group_sums[group * 2 * channels + channel] = dy;
-    a.group_sums[(group * 2 + 1) * channels + channel] = dy_xhat;
+    a.group_sums[group * channels + channel] = {dy, dy_xhat};
   }
 }
 
@@ -171,13 +168,10 @@ __global__ void add_groups_kernel(JoinArgs a, BatchNormTiles tiles) {
   wait_for_earlier_work();
   const std::int64_t channels = tiles.channels;
   for (std::int64_t c = global_thread(); c < channels; c += all_threads()) {
-    double dy = 0, dy_xhat = 0;
-    for (std::int64_t g = 0; g < tiles.groups; ++g) {
-      dy += a.group_sums[g * 2 * channels + c];
-      dy_xhat += a.group_sums[(g * 2 + 1) * channels + c];
-    }
-    a.dgamma.write(c, dy_xhat);
-    a.dbeta.write(c, dy);
+    TileSums all;
+    for (std::int64_t g = 0; g < tiles.groups; ++g) all.add(a.group_sums[g * channels + c]);
+    a.dgamma.write(c, all.second);
+    a.dbeta.write(c, all.first);
   }
 }
 
@@ -201,35 +195,38 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
   }
 
   std::size_t workspace_bytes() const override {
-    return std::size_t(partial_elems() + tiles_.groups * 2 * tiles_.channels) * sizeof(double);
+    return std::size_t(partials() + tiles_.groups * tiles_.channels) * sizeof(TileSums);
   }
 
   void run(const RunState& state) override {
     if (residual_)
-      start_sums<true>({.x = input<T>(0),
-                        .dy = input<T>(1),
-                        .saved = input(2),
-                        .partial = workspace<double>(),
-                        .y = input<T>(3),
-                        .other = two_uses_ ? input<T>(4) : nullptr,
-                        .dz = output<T>(3)});
+      start_sums<After::residual>({.x = input<T>(0),
+                                   .dy = input<T>(1),
+                                   .saved = input(2),
+                                   .partial = workspace<TileSums>(),
+                                   .y = input<T>(3),
+                                   .other = two_uses_ ? input<T>(4) : nullptr,
+                                   .dz = output<T>(3)});
+    else if (relu_)
+      start_sums<After::relu>({.x = input<T>(0),
+                               .dy = input<T>(1),
+                               .saved = input(2),
+                               .partial = workspace<TileSums>(),
+                               .largest = largest_});
     else
-      start_sums<false>({.x = input<T>(0),
-                         .dy = input<T>(1),
-                         .saved = input(2),
-                         .partial = workspace<double>(),
-                         .relu = relu_,
-                         .largest = largest_});
-    const JoinArgs join{.partial = workspace<double>(),
+      start_sums<After::nothing>({.x = input<T>(0),
+                                  .dy = input<T>(1),
+                                  .saved = input(2),
+                                  .partial = workspace<TileSums>()});
+    const JoinArgs join{.partial = workspace<TileSums>(),
                         .saved = input(2),
                         .sums = output(0),
-                        .group_sums = workspace<double>() + partial_elems(),
+                        .group_sums = workspace<TileSums>() + partials(),
                         .dgamma = {output(1), state.accumulate && adds_dgamma_},
                         .dbeta = {output(2), state.accumulate && adds_dbeta_},
                         .relu = relu_};
     launch("batch_norm_bwd_sums join",
-           {.grid = dim3(unsigned(ceil_div(tiles_.channels, kJoinChannels) * tiles_.groups)),
-            .shared_bytes = kBlock / 2 * sizeof(Sums<1>)},
+           JoinPlace::shape(tiles_),
            stream(),
            join_sums_kernel,
            join,
@@ -246,19 +243,19 @@ class BatchNormBwdSumsKernel final : public BoundKernel {
  private:
   BatchNormBwdSumsKernel(std::int64_t group_size, const KernelSpec& spec, const Device& device)
       : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, group_size, Pack<T>::kElems, kSumBlocks, kSumBatch<T>),
+        tiles_(spec.inputs[0].shape, group_size, Pack<T>::kElems, kSumBlocks, kSumRows, kTileRows),
         adds_dgamma_(spec.output_accumulates[1]),
         adds_dbeta_(spec.output_accumulates[2]) {}
 
-  std::int64_t partial_elems() const { return tiles_.groups * tiles_.tiles * 2 * tiles_.channels; }
+  std::int64_t partials() const { return tiles_.groups * tiles_.tiles * tiles_.channels; }
 
-  template <bool residual>
+  template <After after>
   void start_sums(const SumArgs<T>& args) {
     with_width<Pack<T>::kElems>(tiles_.width, [&](auto width) {
-      launch(residual ? "batch_norm_residual_bwd_sums" : "batch_norm_bwd_sums",
-             tiles_.shape(kBlock / 2 * sizeof(Sums<width>)),
+      launch(after == After::residual ? "batch_norm_residual_bwd_sums" : "batch_norm_bwd_sums",
+             tiles_.shape(kBlock * (2 * width * sizeof(float) + sizeof(TileSums))),
              stream(),
-             batch_norm_bwd_sums_kernel<T, width, residual>,
+             batch_norm_bwd_sums_kernel<T, width, after>,
              args,
              tiles_);
     });

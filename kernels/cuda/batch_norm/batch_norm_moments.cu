@@ -1,149 +1,146 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/batch_norm/batch_norm_tiles.cuh"
+#include "kernels/cuda/batch_norm/batch_norm_sums.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/kernel_list.h"
 
-// Note [Tiles of batch norm] says how the work is divided. A thread takes a few rows of its chunk
-// into registers, finds in fp32 the sum of deviations from a pivot near their mean, and of their
-// squares, and joins that to its mean and sum of squared deviations in fp64, by Chan's formula
-// (Chan, Golub and LeVeque 1979, eq. 2.1); so do threads, in a fixed order; the tiles of a group
-// end in two sums. The fp32 sums are of at most eight numbers of the size of a deviation, whatever
-// the mean. Bytes: x once. Bound by memory: fp64 does about one operation for each element.
+// Note [Sums of batch norm] says how the work is divided. A thread sums deviations from a pivot,
+// the mean of its first eight rows, and their squares. Threads, then tiles, are added in fp64,
+// moved to one pivot, the first one's: with d from pivot to pivot, n values of sum s and squares q
+// have the sum s + n d and the squares q + d (2 s + n d) there.
+//
+// How exactly: let D be a thread's sum of squared deviations from its own mean. The pivot is the
+// mean of m = min(n, 8) of its n values, so that its distance p from their mean has m p^2 <= D, and
+// the squares q = D + n p^2 are at most (1 + n / m) D. In fp32 a summand passes at most eight
+// additions in its batch and n / 8 <= 8 after it: with e = 2^-24 the error of q is at most
+// (8 + 8 + 3) e q, which is 171 e D where all of the first rows are far from the others, and 38 e D
+// where p^2 is no more than D / n. The error of the mean is at most (8 + 8 + 1) e times the mean
+// size of a deviation from the pivot, which is at most the root of q / n. Neither knows the mean:
+// where a pivot is off by its own rounding, deviations are a few units in the last place of the
+// values, whose sums in fp32 are exact.
+// In fp64 the same holds with what a group has for n: beyond what fp32 shows.
+//
+// Bytes: x once. Bound by memory: about five instructions for each element.
 namespace lockstep::cuda {
 namespace {
 
-/// Rows of 16 bytes with 32 elements.
-template <typename T>
-constexpr int kBatch = 32 / Pack<T>::kElems;
-constexpr std::int64_t kBlocks = 528;  // four for each multiprocessor of the largest devices
+/// Rows that a thread has under way together, 128 bytes in packs.
+constexpr int kRows = 8;
+constexpr std::int64_t kBlocks = 396;  // what the largest devices hold at once: 132 times 3
 
+/// Of a thread's rows: sums of deviations from the pivot.
 template <int width>
-struct Moments {
-  double count = 0;
-  double mean[width] = {};
-  double deviations[width] = {};
+struct Deviations {
+  Chunk<float, width> pivot = {}, sum = {}, squares = {};
 };
 
-struct Join {
-  template <int width>
-  __device__ void operator()(Moments<width>& all, const Moments<width>& part) const {
-    if (part.count == 0) return;
-    const double share = part.count / (all.count + part.count), weight = all.count * share;
-    for (int i = 0; i < width; ++i) {
-      const double delta = part.mean[i] - all.mean[i];
-      all.deviations[i] += part.deviations[i] + delta * delta * weight;
-      all.mean[i] += delta * share;
-    }
-    all.count += part.count;
-  }
-};
+template <typename T, int width, bool whole>
+using Rows = HeldRows<T, width, kRows, whole>;
 
-/// Joins the first `count` of some rows. The pivot need not be exact: its distance from the mean is
-/// taken out again.
-template <typename T, int width>
-__device__ inline void join_rows(Moments<width>& all,
-                                 const Chunk<T, width> (&rows)[kBatch<T>],
-                                 int count) {
-  const float inverse = 1.0f / float(count);
-  // Off by a rounding in fp32, which moves the mean by less than 2^-24 deviations.
-  const double share = double(float(count) / float(all.count + double(count)));
-  const double weight = all.count * share;
+template <typename T, int width, bool whole>
+__device__ inline Chunk<float, width> mean_of(const Rows<T, width, whole>& rows, int count) {
+  const float inverse = 1.0f / float(count < kRows ? count : kRows);
+  Chunk<float, width> mean;
 #pragma unroll
   for (int i = 0; i < width; ++i) {
-    float pivot = 0, sum = 0, squares = 0;
+    float sum = rows.get(0, i);
 #pragma unroll
-    for (int k = 0; k < kBatch<T>; ++k)
-      if (k < count) pivot += to_float(rows[k].values[i]);
-    pivot *= inverse;
-#pragma unroll
-    for (int k = 0; k < kBatch<T>; ++k)
-      if (k < count) {
-        const float deviation = to_float(rows[k].values[i]) - pivot;
-        sum += deviation;
-        squares = fmaf(deviation, deviation, squares);
-      }
-    const double offset = double(sum) * double(inverse);
-    const double delta = double(pivot) + offset - all.mean[i];
-    all.deviations[i] += double(squares) - double(sum) * offset + delta * delta * weight;
-    all.mean[i] += delta * share;
+    for (int k = 1; k < kRows; ++k) sum += rows.get(k, i);
+    mean.values[i] = sum * inverse;
   }
-  all.count += double(count);
+  return mean;
 }
 
-/// partial: [groups, tiles, 2, channels], mean and squared deviations.
+template <typename T, int width, bool whole>
+__device__ inline void add_rows(Deviations<width>& all,
+                                const Rows<T, width, whole>& rows,
+                                int left) {
+  float minus_one[kRows];  // 0 where there is no row, which then deviates by 0
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) minus_one[k] = whole || k < left ? -1.0f : 0.0f;
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    const float pivot = all.pivot.values[i];
+    const float first = fmaf(minus_one[0], pivot, rows.get(0, i));
+    float sum = first, squares = first * first;
+#pragma unroll
+    for (int k = 1; k < kRows; ++k) {
+      const float deviation = fmaf(minus_one[k], pivot, rows.get(k, i));
+      sum += deviation;
+      squares = fmaf(deviation, deviation, squares);
+    }
+    all.sum.values[i] += sum;
+    all.squares.values[i] += squares;
+  }
+}
+
+/// partial: [groups, tiles, channels], mean and squared deviations.
 template <typename T, int width>
-__global__ void __launch_bounds__(kBlock, 2)
-    batch_norm_moments_kernel(const T* x, double* partial, BatchNormTiles tiles) {
+__global__ void __launch_bounds__(kBlock, 3)
+    batch_norm_moments_kernel(const T* x, TileSums* partial, BatchNormTiles tiles) {
   wait_for_earlier_work();
   const TilePlace place(tiles);
-  const std::int64_t step = place.row_lanes;
-  Moments<width> moments;
-  for (std::int64_t row = place.first_row; row < place.end_row; row += kBatch<T> * step) {
-    Chunk<T, width> rows[kBatch<T>];
-    int count = 0;
+  const int rows = int(tiles.rows_in_tile(place.group, place.tile));
+  const int own = place.has_channels(tiles) ? rows_of_thread(rows, place.row_lane, tiles) : 0;
+  const std::int64_t first_at = place.first_row * tiles.channels + place.channel;
+  Deviations<width> deviations;
+  // The first rows are read twice, the second time from the L1 cache: registers hold them as they
+  // are or unpacked, not both.
+  if (own > 0)
+    deviations.pivot = mean_of(Rows<T, width, false>(x + first_at, tiles.step, own), own);
+  for_batches<kRows>(first_at, tiles.step, own, [&](std::int64_t at, int left, auto whole) {
+    add_rows(deviations, Rows<T, width, whole>(x + at, tiles.step, left), left);
+  });
+  const int columns = tiles.columns(), thread = int(threadIdx.x);
+  float* const pivots = dynamic_shared<float>();  // [kBlock / lanes, columns], as the others
+  float* const sums = pivots + kBlock * width;
+  float* const squares = sums + kBlock * width;
+  store_chunk(pivots + thread * width, deviations.pivot);
+  store_chunk(sums + thread * width, deviations.sum);
+  store_chunk(squares + thread * width, deviations.squares);
+  __syncthreads();
+  const int column = thread & (columns - 1), first = place.row_lane / width * width;
+  const double pivot = double(pivots[column]);
+  // A thread has as many rows as the last one, or one more.
+  const int least = rows_of_thread(rows, place.row_lanes - 1, tiles);
+  const int with_more = rows - least * place.row_lanes;
+  const double fewer = least, more = least + 1;
+  TileSums all;
 #pragma unroll
-    for (int k = 0; k < kBatch<T>; ++k)
-      if (row + k * step < place.end_row) {
-        rows[k] = load_chunk<width>(x + (row + k * step) * tiles.channels + place.channel);
-        ++count;
-      }
-    join_rows(moments, rows, count);
+  for (int k = 0; k < width; ++k) {
+    const int at_row = (first + k) * columns + column;
+    const double n = first + k < with_more ? more : fewer, d = double(pivots[at_row]) - pivot;
+    const double sum = double(sums[at_row]), moved = fma(n, d, sum);
+    all.add({moved, fma(d, sum + moved, double(squares[at_row]))});
   }
-  combine_rows(moments,
-               dynamic_shared<Moments<width>>(),
-               place.row_lane,
-               place.row_lanes,
-               place.lane,
-               tiles.lanes,
-               Join{});
-  if (place.row_lane > 0 || !place.has_channels(tiles)) return;
-  double* const means = partial + TilePlace::number(tiles) * 2 * tiles.channels + place.channel;
-  for (int i = 0; i < width; ++i) {
-    means[i] = moments.mean[i];
-    means[tiles.channels + i] = moments.deviations[i];
-  }
+  all = add_columns(all, columns, dynamic_shared<TileSums>(3 * kBlock * width * sizeof(float)));
+  const std::int64_t channel = place.first_channel + thread;
+  if (thread >= columns || channel >= tiles.channels) return;
+  const double offset = rows > 0 ? all.first / double(rows) : 0.0;
+  partial[place.number * tiles.channels + channel] = {pivot + offset,
+                                                      all.second - all.first * offset};
 }
 
-struct AddDoubles {
-  __device__ void operator()(double& all, double part) const { all += part; }
-};
-
-/// One block for kJoinChannels channels of a group. The mean of all tiles, then the deviations from
-/// it: every slice adds its share of the tiles, then slices are added. These are sums, of which no
-/// summand waits for the one before and none is divided, as joining by Chan's formula has it.
-/// moments: [groups, 3, channels].
+/// Tiles are moved to the mean of the first one. moments: [groups, 3, channels].
 __global__ void __launch_bounds__(kBlock)
-    join_moments_kernel(float* moments, const double* partial, BatchNormTiles tiles) {
+    join_moments_kernel(float* moments, const TileSums* partial, BatchNormTiles tiles) {
   wait_for_earlier_work();
-  const std::int64_t channels = tiles.channels, blocks = ceil_div(channels, kJoinChannels);
-  const std::int64_t group = blockIdx.x / blocks;
-  const int lane = int(threadIdx.x) % kJoinChannels, slice = int(threadIdx.x) / kJoinChannels;
-  const std::int64_t channel = blockIdx.x % blocks * kJoinChannels + lane;
-  const std::int64_t end = channel < channels ? tiles.tiles : 0;
-  const double* const means = partial + group * tiles.tiles * 2 * channels + channel;
-  const double count = double(tiles.rows_in(group));
-  double* const shared = dynamic_shared<double>();
-  double mean = 0, deviations = 0;
-#pragma unroll 4
-  for (std::int64_t t = slice; t < end; t += kJoinSlices)
-    mean = fma(double(tiles.rows_in_tile(group, t)), means[t * 2 * channels], mean);
-  combine_rows(mean, shared, slice, kJoinSlices, lane, kJoinChannels, AddDoubles{});
-  __syncthreads();  // the last reader of `shared`
-  if (slice == 0) shared[lane] = count > 0 ? mean / count : 0.0;
-  __syncthreads();
-  mean = shared[lane];
-#pragma unroll 4
-  for (std::int64_t t = slice; t < end; t += kJoinSlices) {
-    const double distance = means[t * 2 * channels] - mean;
-    deviations += fma(
-        double(tiles.rows_in_tile(group, t)) * distance, distance, means[(t * 2 + 1) * channels]);
-  }
-  combine_rows(deviations, shared, slice, kJoinSlices, lane, kJoinChannels, AddDoubles{});
-  if (slice > 0 || channel >= channels) return;
-  float* const result = moments + group * 3 * channels + channel;
+  const JoinPlace place(tiles);
+  const std::int64_t channels = tiles.channels;
+  const double pivot = place.channel < channels
+                           ? partial[place.group * tiles.tiles * channels + place.channel].first
+                           : 0.0;
+  const double count = double(tiles.rows_in(place.group)), most = double(tiles.tile_rows);
+  const TileSums all = add_tiles(partial, place, tiles, [&](int tile, const TileSums& part) {
+    const double left = count - double(tile) * most, d = part.first - pivot;
+    const double n = left > most ? most : left > 0 ? left : 0.0;
+    return TileSums{n * d, fma(n * d, d, part.second)};
+  });
+  if (place.slice > 0 || place.channel >= channels) return;
+  const double offset = count > 0 ? all.first / count : 0.0;
+  float* const result = moments + place.group * 3 * channels + place.channel;
   result[0] = float(count);
-  result[channels] = float(mean);
-  result[2 * channels] = float(deviations);
+  result[channels] = float(pivot + offset);
+  result[2 * channels] = float(all.second - all.first * offset);
 }
 
 template <typename T>
@@ -153,29 +150,28 @@ class BatchNormMomentsKernel final : public BoundKernel {
                          const KernelSpec& spec,
                          const Device& device)
       : BoundKernel(device),
-        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kBlocks, kBatch<T>) {}
+        tiles_(spec.inputs[0].shape, op.group_size(), Pack<T>::kElems, kBlocks, kRows, kTileRows) {}
 
   std::size_t workspace_bytes() const override {
-    return std::size_t(tiles_.groups * tiles_.tiles * 2 * tiles_.channels) * sizeof(double);
+    return std::size_t(tiles_.groups * tiles_.tiles * tiles_.channels) * sizeof(TileSums);
   }
 
   void run(const RunState&) override {
     with_width<Pack<T>::kElems>(tiles_.width, [&](auto width) {
       launch("batch_norm_moments",
-             tiles_.shape(kBlock / 2 * sizeof(Moments<width>)),
+             tiles_.shape(kBlock * (3 * width * sizeof(float) + sizeof(TileSums))),
              stream(),
              batch_norm_moments_kernel<T, width>,
              input<T>(0),
-             workspace<double>(),
+             workspace<TileSums>(),
              tiles_);
     });
     launch("batch_norm_moments join",
-           {.grid = dim3(unsigned(ceil_div(tiles_.channels, kJoinChannels) * tiles_.groups)),
-            .shared_bytes = kBlock / 2 * sizeof(double)},
+           JoinPlace::shape(tiles_),
            stream(),
            join_moments_kernel,
            output(0),
-           workspace<double>(),
+           workspace<TileSums>(),
            tiles_);
   }
 
