@@ -137,7 +137,7 @@ TEST(SharedChoices, TimedOnesAreRank0s) {
   EXPECT_EQ(train_together(run, {.fastest = 1}, {.fastest = 0}).weights_sha256, expected);
 }
 
-// Of 26 samples, 16 a step in micro-batches of 4: the second step of an epoch ends with 2.
+// Of 26 samples, 16 a step in micro-batches of 4: an epoch ends with 2.
 TEST(SharedChoices, ThoseOfShortMicroBatchesAreNotTimed) {
   testing::DeviceContext context(testing::mpi_world());
   testing::SmallRun run = small_run();
@@ -145,10 +145,12 @@ TEST(SharedChoices, ThoseOfShortMicroBatchesAreNotTimed) {
   const LimitsScope scope({.fastest = 1});
   testing::train(run, context);
   const std::string choices = context.backend().choices();
-  EXPECT_THAT(choices, HasSubstr("forward x 4x12x12x1 y 3x3x4 window 3x3 stride 4x4 padding 1x1 "
-                                 "groups 1 f32 -> f32\talgorithm 1\t"));
-  EXPECT_THAT(choices, HasSubstr("forward x 2x12x12x1 y 3x3x4 window 3x3 stride 4x4 padding 1x1 "
-                                 "groups 1 f32 -> f32\talgorithm 0\t"));
+  EXPECT_THAT(choices,
+              HasSubstr("forward x 4x28x28x1 y 7x7x4 window 3x3 stride 4x4 padding 1x1 "
+                        "groups 1 f32 -> f32\talgorithm 1\t"));
+  EXPECT_THAT(choices,
+              HasSubstr("forward x 2x28x28x1 y 7x7x4 window 3x3 stride 4x4 padding 1x1 "
+                        "groups 1 f32 -> f32\talgorithm 0\t"));
 }
 
 /// In bf16 without dropout, for which the library has an attention.
