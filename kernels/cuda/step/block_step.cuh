@@ -10,7 +10,7 @@ namespace lockstep::cuda {
 
 /// One step of a block program.
 struct BlockStep {
-  enum class Kind : std::int32_t {
+  enum class Kind : std::int8_t {
     linear,
     linear_bwd_data,
     linear_bwd_weights,
@@ -19,6 +19,8 @@ struct BlockStep {
     loss,
   };
   Kind kind;
+  bool meets;              ///< threads meet before it, as it needs what other threads have done
+  std::int16_t loads_end;  ///< what loads of the program have to be done before it
   union {
     SmallLinear linear;
     SmallLinearBwdData linear_bwd_data;
@@ -28,30 +30,25 @@ struct BlockStep {
   };
 };
 
-inline constexpr std::size_t kBlockStepSharedBytes = kSmallLinearSharedBytes > kSmallLossSharedBytes
-                                                         ? kSmallLinearSharedBytes
-                                                         : kSmallLossSharedBytes;
-
-/// Called by all threads of one block, a multiple of 32. `accumulate`: RunState's; `shared`:
-/// kBlockStepSharedBytes of shared memory.
-__device__ inline void run_step(const BlockStep& step, bool accumulate, unsigned char* shared) {
+/// Called by all threads of one block, a multiple of 32. `accumulate`: RunState's; `staged`: what
+/// the step's places count from; `rows`: kSmallLossSharedBytes. Both are in shared memory.
+__device__ inline void run_step(const BlockStep& step,
+                                bool accumulate,
+                                float* staged,
+                                float* rows) {
   switch (step.kind) {
     case BlockStep::Kind::linear:
-      return run_step(step.linear, shared);
+      return run_step(step.linear, staged);
     case BlockStep::Kind::linear_bwd_data:
-      return run_step(step.linear_bwd_data, shared);
+      return run_step(step.linear_bwd_data, staged);
     case BlockStep::Kind::linear_bwd_weights:
-      return run_step(step.linear_bwd_weights, accumulate, shared);
+      return run_step(step.linear_bwd_weights, accumulate, staged);
     case BlockStep::Kind::relu:
-      return map_step(Relu{}, step.elementwise.y, step.elementwise.elems, step.elementwise.a);
+      return map_step(Relu{}, step.elementwise, staged);
     case BlockStep::Kind::relu_bwd:
-      return map_step(ReluGradient{},
-                      step.elementwise.y,
-                      step.elementwise.elems,
-                      step.elementwise.a,
-                      step.elementwise.b);
+      return map_step(ReluGradient{}, step.elementwise, staged);
     case BlockStep::Kind::loss:
-      return run_step(step.loss, accumulate, shared);
+      return run_step(step.loss, accumulate, staged, rows);
   }
 }
 
