@@ -8,7 +8,7 @@
 /// Elementwise functions of so few fp32 elements that one block does them.
 namespace lockstep::cuda {
 
-/// At most four elements a thread of a block of 1,024, one after the other, since an output may be
+/// At most eight elements a thread of a block of 512, one after the other, since an output may be
 /// an input: some 2,000 cycles, less than a launch.
 inline constexpr std::int64_t kMaxSmallElems = 4096;
 
@@ -24,7 +24,7 @@ struct SmallElementwise {
 
 /// As map(), by one block, element by element.
 template <typename Function>
-__device__ inline void map_step(Function function, const SmallElementwise s, float* shared) {
+__device__ inline void map_step(Function function, const SmallElementwise& s, float* shared) {
   for (int e = int(threadIdx.x); e < s.elems; e += int(blockDim.x)) {
     const int row = quotient(e, s.by_columns);
     const int place = row * staged_pitch(s.columns) + e - row * s.columns;

@@ -45,7 +45,7 @@ struct SmallLinear {
   Inverse by_out;
 };
 
-/// dx = dy W, or (dy W) f'(h)
+/// dx = dy W, or (dy W) f'(h); a ReLU's gradient after that, where the next kernel is one.
 struct SmallLinearBwdData {
   const float* dy;      ///< [rows, out]
   const float* weight;  ///< [out, in]
@@ -55,6 +55,9 @@ struct SmallLinearBwdData {
   ops::Activation activation;  ///< f: none or a GELU
   StagedAt dy_at, weight_at;   ///< in shared memory
   StagedAt h_at, dx_at;        ///< there as well, or nowhere
+  StagedAt relu_y_at, before_relu_at;
+  const float* relu_y;  ///< [rows, in]; null: no ReLU
+  float* before_relu;   ///< [rows, in]; null: not wanted
   Inverse by_in;
 };
 
@@ -85,7 +88,7 @@ __device__ inline float activated(ops::Activation activation, float x) {
 }
 
 /// An element of y a thread, its products added in order.
-__device__ inline void run_step(const SmallLinear s, float* shared) {
+__device__ inline void run_step(const SmallLinear& s, float* shared) {
   constexpr int kPack = Pack<float>::kElems;
   const int pitch = staged_pitch(s.in);
   for (int e = int(threadIdx.x); e < s.rows * s.out; e += int(blockDim.x)) {
@@ -113,7 +116,7 @@ __device__ inline void run_step(const SmallLinear s, float* shared) {
 }
 
 /// An element of dx a thread, its products added in order.
-__device__ inline void run_step(const SmallLinearBwdData s, float* shared) {
+__device__ inline void run_step(const SmallLinearBwdData& s, float* shared) {
   constexpr int kPack = Pack<float>::kElems;
   const int pitch = staged_pitch(s.in), dy_pitch = staged_pitch(s.out);
   for (int e = int(threadIdx.x); e < s.rows * s.in; e += int(blockDim.x)) {
@@ -135,6 +138,11 @@ __device__ inline void run_step(const SmallLinearBwdData s, float* shared) {
       if (s.activation == ops::Activation::gelu_erf) sum = GeluErfGradient<float>{}(sum, h);
       if (s.activation == ops::Activation::gelu_tanh) sum = GeluTanhGradient<float>{}(sum, h);
     }
+    if (s.relu_y != nullptr) {
+      if (s.before_relu != nullptr) s.before_relu[e] = sum;
+      if (is_staged(s.before_relu_at)) shared[s.before_relu_at + place] = sum;
+      sum = ReluGradient{}(sum, is_staged(s.relu_y_at) ? shared[s.relu_y_at + place] : s.relu_y[e]);
+    }
     s.dx[e] = sum;
     if (is_staged(s.dx_at)) shared[s.dx_at + place] = sum;
   }
@@ -142,7 +150,7 @@ __device__ inline void run_step(const SmallLinearBwdData s, float* shared) {
 
 /// Eight threads an element of dW or db: each adds every eighth row's product in order, then they
 /// add pairwise.
-__device__ inline void run_step(const SmallLinearBwdWeights s, bool accumulate, float* shared) {
+__device__ inline void run_step(const SmallLinearBwdWeights& s, bool accumulate, float* shared) {
   constexpr int kLanes = 8;
   const int x_pitch = staged_pitch(s.in), dy_pitch = staged_pitch(s.out);
   constexpr int kTeams = kWarp / kLanes;  // of a warp

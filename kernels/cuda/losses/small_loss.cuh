@@ -27,12 +27,12 @@ inline constexpr std::size_t kSmallLossSharedBytes =
 /// All of row `row` by this thread. `x`: its logits. `staged`: where its gradients are wanted as
 /// well, or null.
 __device__ inline void run_row(const CrossEntropy<float>& a,
-                               std::int64_t row,
+                               int row,
                                const float* x,
                                float* staged) {
   const int classes = int(a.classes), pitch = int(a.pitch);
   const std::int32_t label = a.labels[row];
-  float* const d = a.dlogits == nullptr ? nullptr : a.dlogits + row * a.pitch;
+  float* const d = a.dlogits == nullptr ? nullptr : a.dlogits + row * pitch;
   const auto store = [&](int i, float gradient) {
     d[i] = gradient;
     if (staged != nullptr) staged[i] = gradient;
@@ -93,7 +93,7 @@ __device__ inline void add_rows_of_warp(const CrossEntropy<float>& a,
 }
 
 /// `rows`: kSmallLossSharedBytes of shared memory.
-__device__ inline void run_step(const SmallLoss s, bool accumulate, float* shared, float* rows) {
+__device__ inline void run_step(const SmallLoss& s, bool accumulate, float* shared, float* rows) {
   CrossEntropy<float> work = s.work;
   work.losses = rows;
   work.states = reinterpret_cast<std::int32_t*>(rows + kMaxSmallLossRows);
@@ -105,7 +105,7 @@ __device__ inline void run_step(const SmallLoss s, bool accumulate, float* share
     run_row(work,
             row,
             is_staged(s.logits_at) ? shared + s.logits_at + row * pitch
-                                   : work.logits + row * work.pitch,
+                                   : work.logits + row * int(work.pitch),
             is_staged(s.dlogits_at) ? shared + s.dlogits_at + row * pitch : nullptr);
   __syncthreads();
   if (int(threadIdx.x) >= int(blockDim.x) - kWarp) add_rows_of_warp(work, s.outputs, accumulate);

@@ -369,7 +369,7 @@ class SmallLossKernel final : public LossKernel<float, SmallKernel> {
 
   BlockStep step() const override {
     BlockStep step;
-    step.kind = BlockStep::Kind::loss;
+    step.head.kind = BlockStep::Kind::loss;
     step.loss.work = work();
     step.loss.outputs = outputs(/*accumulate=*/true);
     return step;

@@ -11,7 +11,7 @@ namespace {
 constexpr float kLossRows[1] = {};
 
 bool is_elementwise(const BlockStep& step) {
-  return step.kind == BlockStep::Kind::relu || step.kind == BlockStep::Kind::relu_bwd;
+  return step.head.kind == BlockStep::Kind::relu || step.head.kind == BlockStep::Kind::relu_bwd;
 }
 
 }  // namespace
@@ -35,6 +35,7 @@ bool BlockPlanner::add(BlockStep step) {
 }
 
 bool BlockPlanner::add_changed(BlockStep& step) {
+  if (is_elementwise(step) && fuse(step)) return true;
   if (program_.count == BlockProgram::kMax) return false;
   const std::vector<Use> uses = uses_of(step);
   const BlockPlanner before = *this;
@@ -43,8 +44,8 @@ bool BlockPlanner::add_changed(BlockStep& step) {
     give_up();
     if (!stage_inputs(uses)) return false;
   }
-  step.meets = must_meet(uses) || (first_step_ == program_.count && first_step_ > 0);
-  if (step.meets) uses_.clear();
+  step.head.meets = must_meet(uses);
+  if (step.head.meets) uses_.clear();
   const std::optional<Matrix> result =
       is_elementwise(step) ? stage_elementwise(step.elementwise) : std::nullopt;
   stage_outputs(uses);
@@ -52,7 +53,34 @@ bool BlockPlanner::add_changed(BlockStep& step) {
   note_uses(uses);
   program_.steps[program_.count++] = step;
   for (int i = first_step_; i < program_.count; ++i)
-    program_.steps[i].loads_end = std::int16_t(loads_);
+    program_.steps[i].head.loads_end = std::int16_t(loads_);
+  return true;
+}
+
+// A ReLU's gradient becomes part of the step that has just computed its input.
+bool BlockPlanner::fuse(BlockStep& step) {
+  if (program_.count == 0 || step.head.kind != BlockStep::Kind::relu_bwd) return false;
+  BlockStep& last = program_.steps[program_.count - 1];
+  if (last.head.kind != BlockStep::Kind::linear_bwd_data) return false;
+  SmallLinearBwdData& data = last.linear_bwd_data;
+  SmallElementwise& relu = step.elementwise;
+  const std::vector<Use> uses = uses_of(relu);
+  if (data.relu_y != nullptr || data.dx != relu.a || data.rows * data.in != relu.elems ||
+      must_meet(uses))
+    return false;
+  const std::optional<Matrix> result = stage_elementwise(relu);
+  const bool same_columns = relu.columns == data.in;
+  data.relu_y = relu.b;
+  data.relu_y_at = same_columns ? relu.b_at : kNotStaged;
+  if (relu.y != data.dx) {
+    data.before_relu = data.dx;
+    data.before_relu_at = data.dx_at;
+  }
+  data.dx = relu.y;
+  data.dx_at = same_columns ? relu.y_at : kNotStaged;
+  stage_outputs(uses);
+  if (result && same_columns) staged_.push_back(*result);
+  note_uses(uses);
   return true;
 }
 
@@ -75,7 +103,7 @@ std::vector<BlockPlanner::Use> BlockPlanner::uses_of(SmallElementwise& s) {
 
 std::vector<BlockPlanner::Use> BlockPlanner::uses_of(BlockStep& step) {
   using enum Use::Kind;
-  switch (step.kind) {
+  switch (step.head.kind) {
     case BlockStep::Kind::linear: {
       SmallLinear& s = step.linear;
       s.by_out = inverse_of(s.out);
@@ -88,6 +116,8 @@ std::vector<BlockPlanner::Use> BlockPlanner::uses_of(BlockStep& step) {
     case BlockStep::Kind::linear_bwd_data: {
       SmallLinearBwdData& s = step.linear_bwd_data;
       s.by_in = inverse_of(s.in);
+      s.relu_y = s.before_relu = nullptr;
+      s.relu_y_at = s.before_relu_at = kNotStaged;
       return {{s.dy, s.rows, s.out, &s.dy_at, needs},
               {s.weight, s.out, s.in, &s.weight_at, needs},
               {s.h, s.rows, s.in, &s.h_at, reads, true},

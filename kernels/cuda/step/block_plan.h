@@ -65,6 +65,7 @@ class BlockPlanner {
   static std::vector<Use> uses_of(BlockStep& step);
   static std::vector<Use> uses_of(SmallElementwise& step);
   bool add_changed(BlockStep& step);
+  bool fuse(BlockStep& step);
   bool stage_inputs(const std::vector<Use>& uses);
   void stage_outputs(const std::vector<Use>& uses);
   std::optional<Matrix> stage_elementwise(SmallElementwise& step);

@@ -10,8 +10,9 @@
 namespace lockstep::cuda {
 namespace {
 
-/// The max that registers allow, which hides most latency.
-constexpr int kThreads = 1024;
+/// Four warps for each of a multiprocessor's schedulers hide most of its latencies. What a step
+/// costs a warp apart from its elements, some 60 instructions, counts for as many warps.
+constexpr int kThreads = 512;
 
 constexpr std::size_t kStepsBytes = sizeof(BlockProgram::steps);
 constexpr std::size_t kSharedBytes =
@@ -59,17 +60,31 @@ __device__ inline Arriving fetch(const BlockProgram& program, int i) {
 template <typename Meanwhile>
 __device__ inline void load_matrices(
     const BlockProgram& program, int begin, int end, float* staged, Meanwhile meanwhile) {
+  constexpr int kAtOnce = 2;
   const int last = end == 0 ? 0 : program.load_ends[end - 1];
   int i = int(threadIdx.x) + (begin == 0 ? 0 : program.load_ends[begin - 1]);
-  Arriving element{};
-  if (i < last) element = fetch(program, i);
-  meanwhile();
+  const auto own = [&](int k) { return i + k * int(blockDim.x); };
+  bool waits = false;
 #pragma unroll 1
-  while (i < last) {
-    staged[element.at] = element.value;
-    i += int(blockDim.x);
-    if (i < last) element = fetch(program, i);
-  }
+  do {
+    Arriving elements[kAtOnce] = {};
+    for (int k = 0; k < kAtOnce; ++k)
+      if (own(k) < last) elements[k] = fetch(program, own(k));
+    if (!waits) meanwhile();
+    waits = true;
+    for (int k = 0; k < kAtOnce; ++k)
+      if (own(k) < last) staged[elements[k].at] = elements[k].value;
+    i += kAtOnce * int(blockDim.x);
+  } while (i < last);
+}
+
+/// A step's head, by one read.
+__device__ inline std::uint32_t head_bits(const BlockStep& step) {
+  static_assert(offsetof(BlockStep, head) == 0 && sizeof(BlockStep::Head) == sizeof(std::uint32_t));
+  return *reinterpret_cast<const std::uint32_t*>(&step);
+}
+__device__ inline BlockStep::Head head_of(std::uint32_t bits) {
+  return {BlockStep::Kind(bits & 0xff), (bits >> 8 & 0xff) != 0, std::int16_t(bits >> 16)};
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -78,20 +93,22 @@ __global__ void __launch_bounds__(kThreads)
   auto* const steps = dynamic_shared<BlockStep>();
   auto* const rows = dynamic_shared<float>(kStepsBytes);
   auto* const staged = dynamic_shared<float>(kStepsBytes + kSmallLossSharedBytes);
-  int loaded = program.steps[0].loads_end;
+  int loaded = program.steps[0].head.loads_end;
   load_matrices(program, 0, loaded, staged, [&] { copy_steps(program, steps); });
   if (threadIdx.x == 0) staged[kStagedOne] = 1.0f;
   __syncthreads();
+  std::uint32_t next = head_bits(steps[0]);
 #pragma unroll 1
   for (int i = 0; i < program.count; ++i) {
-    const BlockStep& step = steps[i];
-    if (step.meets) __syncthreads();
-    if (step.loads_end > loaded) {
-      load_matrices(program, loaded, step.loads_end, staged, [] {});
-      loaded = step.loads_end;
+    const BlockStep::Head head = head_of(next);
+    if (i + 1 < program.count) next = head_bits(steps[i + 1]);
+    if (head.loads_end > loaded) {
+      __syncthreads();
+      load_matrices(program, loaded, head.loads_end, staged, [] {});
+      loaded = head.loads_end;
       __syncthreads();
     }
-    run_step(step, accumulate, staged, rows);
+    run_step(head, steps[i], accumulate, staged, rows);
   }
 }
 
@@ -129,13 +146,13 @@ void SmallKernel::run(const RunState& state) {
 
 JoinedKernels join(const Device& device, std::span<Kernel* const> kernels) {
   BlockPlanner planner;
-  for (Kernel* const kernel : kernels) {
-    const auto* small = dynamic_cast<const SmallKernel*>(kernel);
+  std::size_t count = 0;
+  for (; count < kernels.size(); ++count) {
+    const auto* small = dynamic_cast<const SmallKernel*>(kernels[count]);
     if (small == nullptr || !planner.add(small->step())) break;
   }
-  const BlockProgram& program = planner.program();
-  if (program.count < 2) return {};
-  return {std::make_unique<BlockProgramKernel>(program, device), std::size_t(program.count)};
+  if (count < 2) return {};
+  return {std::make_unique<BlockProgramKernel>(planner.program(), device), count};
 }
 
 }  // namespace lockstep::cuda
