@@ -185,7 +185,7 @@ bool BlockPlanner::stage_inputs(const std::vector<Use>& uses) {
   for (const Use& use : uses) {
     if (use.kind == Use::Kind::writes || use.at == nullptr) continue;
     *use.at = kNotStaged;
-    if (use.memory == nullptr) continue;
+    if (use.memory == nullptr || use.bytes().size == 0) continue;
     const Matrix* const staged = find(use.bytes());
     if (staged != nullptr && staged->columns == use.columns)
       *use.at = staged->at;
@@ -199,7 +199,7 @@ void BlockPlanner::stage_outputs(const std::vector<Use>& uses) {
   for (const Use& use : uses) {
     if (use.kind != Use::Kind::writes) continue;
     if (use.at != nullptr) *use.at = kNotStaged;
-    if (use.memory == nullptr) continue;
+    if (use.memory == nullptr || use.bytes().size == 0) continue;
     written_.push_back(use.bytes());
     std::erase_if(staged_, [&](const Matrix& m) { return m.bytes.overlaps(use.bytes()); });
     if (use.at == nullptr) continue;
