@@ -42,7 +42,10 @@ class StepParamsUpload {
   void send(std::size_t slot, std::uint64_t first_sample, std::span<const Input> inputs);
   /// Whether an input, of which this is the address, is copied by that.
   bool holds(const void* input) const;
-  std::size_t bytes() const { return device_->bytes() + slots_->bytes(); }
+  /// Of device memory, which slots are part of where the device is the host.
+  std::size_t bytes() const {
+    return device_->bytes() + (backend_.traits().copies_beside_compute ? 0 : slots_->bytes());
+  }
 
  private:
   Backend& backend_;
