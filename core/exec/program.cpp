@@ -72,6 +72,14 @@ void Program::save_memory(const std::vector<std::size_t>& workspace_as_given) {
   plan_ = std::move(plan);
 }
 
+std::vector<std::size_t> input_offsets(const Graph& graph) {
+  std::vector<std::size_t> offsets{0};
+  for (std::size_t i = 0; i < graph.input_names().size(); ++i)
+    offsets.push_back(offsets.back() +
+                      aligned_in_arena(graph.value(graph.input_value(int(i))).type.bytes()));
+  return offsets;
+}
+
 void Program::add_step(int node, const ProgramMemory& memory, Backend& backend) {
   auto& steps = (node >= plan_.first_backward_node ? backward_ : forward_).apart;
   if (Kernel* kernel = kernels_[std::size_t(node)].get()) steps.push_back({kernel, node});
@@ -79,8 +87,8 @@ void Program::add_step(int node, const ProgramMemory& memory, Backend& backend) 
   for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
     const BufferLifetime& buffer = plan_.buffers[b];
     if (buffer.last != node || buffer.bytes == 0) continue;
-    poison_.push_back(std::make_unique<PoisonKernel>(
-        backend, memory.arena + plan_.arena.offsets[b], buffer.bytes));
+    poison_.push_back(
+        std::make_unique<PoisonKernel>(backend, address_of_buffer(int(b), memory), buffer.bytes));
     steps.push_back({poison_.back().get(), -1});
   }
 }
@@ -94,6 +102,16 @@ void* Program::address_of(ValueId value, const ProgramMemory& memory) const {
            (memory.places == nullptr ? segment.offset : memory.places->place_of(segment));
   }
   const int buffer = plan_.buffer_of_value[std::size_t(value)];
+  return address_of_buffer(buffer, memory);
+}
+
+std::byte* Program::address_of_buffer(int buffer, const ProgramMemory& memory) const {
+  if (memory.inputs != nullptr) {
+    const std::vector<std::size_t> offsets = input_offsets(graph_);
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
+      if (plan_.buffer_of_value[std::size_t(graph_.input_value(int(i)))] == buffer)
+        return memory.inputs + offsets[i];
+  }
   return memory.arena + plan_.arena.offsets[std::size_t(buffer)];
 }
 

@@ -26,7 +26,11 @@ struct ProgramMemory {
   float* parameters = nullptr;
   float* gradients = nullptr;             ///< sums over micro-batches
   const GradientSpace* places = nullptr;  ///< of gradients; null: as the flat space
+  std::byte* inputs = nullptr;            ///< as input_offsets() has them; null: in the arena
 };
+
+/// Where inputs lie one after the other, in the graph's order, and then where the last ends.
+std::vector<std::size_t> input_offsets(const Graph& graph);
 
 /// Whether a program may run its nodes in another order than its graph has them in.
 enum class NodeOrder : std::uint8_t { for_memory, as_given };
@@ -172,6 +176,7 @@ class Program {
   }
   KernelBuffers buffers_of(int node, const ProgramMemory& memory) const;
   void* address_of(ValueId value, const ProgramMemory& memory) const;
+  std::byte* address_of_buffer(int buffer, const ProgramMemory& memory) const;
 
   Graph graph_;
   Backend& backend_;

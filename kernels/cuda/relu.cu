@@ -58,9 +58,11 @@ class SmallReluKernel final : public SmallKernel {
       : SmallKernel(device), backward_(backward), elems_(std::int32_t(elems)) {}
   BlockStep step() const override {
     BlockStep step;
-    step.kind = backward_ ? BlockStep::Kind::relu_bwd : BlockStep::Kind::relu;
-    step.elementwise = {
-        .y = output(0), .a = input(0), .b = backward_ ? input(1) : nullptr, .elems = elems_};
+    step.head.kind = backward_ ? BlockStep::Kind::relu_bwd : BlockStep::Kind::relu;
+    step.elementwise.y = output(0);
+    step.elementwise.a = input(0);
+    step.elementwise.b = backward_ ? input(1) : nullptr;
+    step.elementwise.elems = elems_;
     return step;
   }
 

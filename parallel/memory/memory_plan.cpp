@@ -237,7 +237,8 @@ MemoryPlan plan_memory_of(Backend& device,
                      programs.gradients(),
                      packed.rounded(),
                      options,
-                     batch);
+                     batch,
+                     buffers.upload.get());
 
   plan.table = tabulate(programs, buffers, packed, parts);
   plan.table[MemoryCategory::context] = context;

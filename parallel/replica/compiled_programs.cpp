@@ -10,6 +10,7 @@
 #include "core/optim/optimizer.h"
 #include "core/plan/orthogonalize.h"
 #include "core/plan/precision.h"
+#include "core/step/step_params_upload.h"
 #include "parallel/replica/gradient_division.h"
 #include "parallel/replica/replica_parts.h"
 
@@ -325,6 +326,9 @@ ProgramBuffers::ProgramBuffers(Backend& backend, const CompiledPrograms& program
                            "activations and workspace");
   parameters = backend.allocate(bytes_of(programs.space().elems), "parameters");
   gradients = backend.allocate(bytes_of(programs.gradients().elems()), "gradients");
+  upload =
+      backend.allocate(StepParamsUpload::device_bytes(backend.traits(), programs.whole().graph()),
+                       "counters of a step");
 }
 
 void request_packed_copies(Backend& backend,

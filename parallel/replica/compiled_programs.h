@@ -167,6 +167,7 @@ MemoryReuse reuse_of_environment();
 /// The memory that all programs of a run share.
 struct ProgramBuffers {
   std::unique_ptr<DeviceBuffer> arena, parameters, gradients;  // the last as GradientSpace has it
+  std::unique_ptr<DeviceBuffer> upload;                        // StepParamsUpload's place
 
   /// Throws OutOfMemory.
   ProgramBuffers(Backend& backend, const CompiledPrograms& programs);

@@ -11,6 +11,7 @@
 #include "core/host/process_memory.h"
 #include "core/nn/trace.h"
 #include "core/step/dump.h"
+#include "core/step/step_params_upload.h"
 #include "lockstep/error.h"
 #include "parallel/replica/algorithm_broadcast.h"
 
@@ -95,7 +96,11 @@ BoundProgram ProgramSet::bind(Backend& backend,
                               DeviceBuffer& arena) {
   Program& program = *compiled.program;
   if (!is_bound_)
-    program.bind({arena.data(), parameters(), gradients(), &compiled_->gradients()},
+    program.bind({arena.data(),
+                  parameters(),
+                  gradients(),
+                  &compiled_->gradients(),
+                  StepParamsUpload::inputs_in(*buffers_.upload, program.graph())},
                  backend,
                  shared_packed_ != nullptr ? *shared_packed_ : packed_);
   if (env().sync == "1") program.name_faults();

@@ -85,6 +85,7 @@ class ProgramSet {
   float* parameters() { return buffers_.parameters->as<float>(); }
   float* gradients() { return buffers_.gradients->as<float>(); }
   const ProgramBuffers& buffers() const { return buffers_; }
+  DeviceBuffer* upload() { return buffers_.upload.get(); }
   PackedCopies& packed() { return packed_; }
   const PackedCopies& packed() const { return packed_; }
   /// ResidentMemory::own once everything was compiled and before anything was allocated.

@@ -76,7 +76,8 @@ ReplicaParts::ReplicaParts(Backend& backend,
                            const GradientSpace& places,
                            std::uint16_t* rounded,
                            const TrainOptions& options,
-                           const BatchPlan& batch)
+                           const BatchPlan& batch,
+                           DeviceBuffer* upload)
     : metrics(graph, space),
       ownership(space, communicator.rank()),
       owner_communicator(make_owner_communicator(communicator, ownership, options.optimizer)),
@@ -134,7 +135,7 @@ ReplicaParts::ReplicaParts(Backend& backend,
                   options.noise_scale_every,
                   (batch.shards - 1) / batch.ranks + 1),
       sample_weight(backend.allocate_host(sizeof(float), "sample weight")),
-      counters(backend, kHeldMicroBatches),
+      counters(backend, graph, kHeldMicroBatches, upload),
       h2d_staging(backend, graph, kHeldMicroBatches) {}
 
 UpdateSent ReplicaParts::update_sent() const {
@@ -177,7 +178,8 @@ std::uint64_t exchange_memory(const Graph& graph,
                            gradients,
                            nullptr,
                            options,
-                           batch);
+                           batch,
+                           nullptr);
   return parts.partial_sum_bytes() + parts.communication_bytes();
 }
 

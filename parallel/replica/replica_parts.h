@@ -63,7 +63,8 @@ struct ReplicaParts {
   StepParamsUpload counters;
   H2dStaging h2d_staging;
 
-  /// `places`: of `gradients`. `graph`, `space`, `places` and the arrays must outlive it. Throws
+  /// `places`: of `gradients`. `upload`: StepParamsUpload's place; null: its own. `graph`, `space`,
+  /// `places` and the arrays must outlive it. Throws
   /// ConfigError as OptimizerStep,
   /// OutOfMemory.
   ReplicaParts(Backend& backend,
@@ -75,7 +76,8 @@ struct ReplicaParts {
                const GradientSpace& places,
                std::uint16_t* rounded,
                const TrainOptions& options,
-               const BatchPlan& batch);
+               const BatchPlan& batch,
+               DeviceBuffer* upload);
 
   /// Whether the update has collectives.
   bool update_exchanges() const { return owners || matrices; }

@@ -80,7 +80,8 @@ ReplicaState::ReplicaState(RankContext& rank_context,
             programs.compiled().gradients(),
             programs.packed().rounded(),
             options,
-            batch),
+            batch,
+            programs.upload()),
       device_timer(make_device_timer(context, batch)),
       model_(model),
       loss_(loss),
@@ -169,11 +170,19 @@ void ReplicaState::load(const BoundProgram& program,
   if (checks_.now) checks_.locator.look_at(loaded, samples_.last());
   {
     const DeviceScope scope(profiler.get(), probes_.copy);
-    parts.h2d_staging.copy(slot,
-                           {{{program.x, loaded.input, program.x_bytes},
-                             {program.target, loaded.target, program.target_bytes}}});
-    copy_sample_weight(program);
-    parts.counters.send(slot, first_sample);
+    if (parts.counters.holds(program.sample_weight)) {
+      const StepParamsUpload::Input inputs[] = {
+          {program.x, loaded.input, program.x_bytes},
+          {program.target, loaded.target, program.target_bytes},
+          {program.sample_weight, parts.sample_weight->data(), sizeof(float)}};
+      parts.counters.send(slot, first_sample, inputs);
+    } else {
+      parts.h2d_staging.copy(slot,
+                             {{{program.x, loaded.input, program.x_bytes},
+                               {program.target, loaded.target, program.target_bytes}}});
+      copy_sample_weight(program);
+      parts.counters.send(slot, first_sample);
+    }
     if (const PlannedFault* fault = take_fault(FaultKind::scale_batch)) {
       const float weight = *parts.sample_weight->as<float>() * float(fault->number);
       device.copy_to_device(program.sample_weight, &weight, sizeof weight);

@@ -4,24 +4,22 @@
 #include "core/ops/activation.h"
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/step/staged.cuh"
+#include "kernels/cuda/vector_access.cuh"
 
 /// Fully connected layers so small that a library's launch takes longer than their work, in fp32,
 /// by one block with any multiple of 32 threads. A sum's order follows from the extents alone.
 namespace lockstep::cuda {
 
-/// What one block does in about the time of a launch, some 3,000 cycles. Two loads a product from
-/// shared memory, of which a multiprocessor takes 32 a cycle, are 16 products a cycle where no two
-/// lanes want the same bank, which is what rows of staged operands are padded for; a sum's terms,
-/// which one thread adds in order, take some 10 cycles each; and operands have to fit.
+/// What one block does in about the time of a launch, some 3,000 cycles. Loads from shared memory,
+/// of which a multiprocessor takes 32 words a cycle, are 16 products a cycle where no two lanes
+/// want the same bank, which is what rows of staged operands are padded for; a sum's terms, which
+/// one thread adds in order, take some 10 cycles each; and operands have to fit.
 inline constexpr std::int64_t kMaxSmallProducts = 32768, kMaxSmallExtent = 256;
 inline constexpr std::int64_t kMaxSmallOperands = 8192;  // elements of both of a product, padded
-inline constexpr std::size_t kSmallLinearSharedBytes = kMaxSmallOperands * sizeof(float);
 
-/// Length of staged rows that lanes read at different rows and one column: odd.
+/// Length of rows that lanes read at different rows and one column: odd.
 __host__ __device__ constexpr int odd_pitch(int columns) { return columns | 1; }
-/// And of those that eight lanes read at rows of their own, next to lanes of the next three
-/// columns: an odd multiple of four.
-__host__ __device__ constexpr int team_pitch(int columns) { return (columns + 3) / 8 * 8 + 4; }
 
 /// Whether the layer's three products are small.
 constexpr bool is_small_layer(std::int64_t rows, std::int64_t in, std::int64_t out) {
@@ -30,7 +28,7 @@ constexpr bool is_small_layer(std::int64_t rows, std::int64_t in, std::int64_t o
   const std::int64_t odd_in = odd_pitch(int(in)), odd_out = odd_pitch(int(out));
   return rows * in * out <= kMaxSmallProducts && (rows + out) * odd_in <= kMaxSmallOperands &&
          rows * odd_out + out * odd_in <= kMaxSmallOperands &&
-         rows * (team_pitch(int(in)) + team_pitch(int(out))) <= kMaxSmallOperands;
+         rows * (staged_pitch(int(in)) + staged_pitch(int(out))) <= kMaxSmallOperands;
 }
 
 /// y = f(x W^T + b)
@@ -42,9 +40,12 @@ struct SmallLinear {
   float* before;        ///< [rows, out], what f is applied to; null: not wanted
   std::int32_t rows, in, out;
   ops::Activation activation;
+  StagedAt x_at, weight_at;           ///< in shared memory
+  StagedAt bias_at, y_at, before_at;  ///< there as well, or nowhere
+  Inverse by_out;
 };
 
-/// dx = dy W, or (dy W) f'(h)
+/// dx = dy W, or (dy W) f'(h); a ReLU's gradient after that, where the next kernel is one.
 struct SmallLinearBwdData {
   const float* dy;      ///< [rows, out]
   const float* weight;  ///< [out, in]
@@ -52,6 +53,12 @@ struct SmallLinearBwdData {
   float* dx;            ///< [rows, in]
   std::int32_t rows, in, out;
   ops::Activation activation;  ///< f: none or a GELU
+  StagedAt dy_at, weight_at;   ///< in shared memory
+  StagedAt h_at, dx_at;        ///< there as well, or nowhere
+  StagedAt relu_y_at, before_relu_at;
+  const float* relu_y;  ///< [rows, in]; null: no ReLU
+  float* before_relu;   ///< [rows, in]; null: not wanted
+  Inverse by_in;
 };
 
 /// dW = dy^T x, db = the sums of dy's columns
@@ -62,6 +69,8 @@ struct SmallLinearBwdWeights {
   float* dbias;     ///< [out]; null: not wanted
   std::int32_t rows, in, out;
   bool weight_accumulates, bias_accumulates;  ///< where the run does
+  StagedAt x_at, dy_at;                       ///< in shared memory
+  Inverse by_columns;                         ///< of dW, and of db as one more
 };
 
 __device__ inline float activated(ops::Activation activation, float x) {
@@ -78,98 +87,88 @@ __device__ inline float activated(ops::Activation activation, float x) {
   return x;
 }
 
-/// A matrix in shared memory, where any thread finds any element in a few cycles.
-struct Staged {
-  const float* rows;
-  int pitch;
-  __device__ const float* row(int r) const { return rows + r * pitch; }
-};
-
-/// Two of them, one after the other.
-struct StagedPair {
-  /// By all threads of the block, which meet. What is after `shared` is free since they met last.
-  __device__ StagedPair(const float* from_a,
-                        int a_rows,
-                        int a_columns,
-                        int a_pitch,
-                        const float* from_b,
-                        int b_rows,
-                        int b_columns,
-                        int b_pitch,
-                        unsigned char* shared)
-      : a(stage(from_a, a_rows, a_columns, a_pitch, reinterpret_cast<float*>(shared))),
-        b(stage(from_b,
-                b_rows,
-                b_columns,
-                b_pitch,
-                reinterpret_cast<float*>(shared) + a_rows * a_pitch)) {
-    __syncthreads();
-  }
-  Staged a, b;
-
- private:
-  __device__ static Staged stage(const float* from, int rows, int columns, int pitch, float* to) {
-    for (int i = int(threadIdx.x); i < rows * columns; i += int(blockDim.x)) {
-      const int row = i / columns;
-      to[row * pitch + i - row * columns] = from[i];
-    }
-    return {to, pitch};
-  }
-};
-
 /// An element of y a thread, its products added in order.
-__device__ inline void run_step(const SmallLinear& s, unsigned char* shared) {
-  const int pitch = odd_pitch(s.in);
-  const StagedPair staged(s.x, s.rows, s.in, pitch, s.weight, s.out, s.in, pitch, shared);
+__device__ inline void run_step(const SmallLinear& s, float* shared) {
+  constexpr int kPack = Pack<float>::kElems;
+  const int pitch = staged_pitch(s.in);
   for (int e = int(threadIdx.x); e < s.rows * s.out; e += int(blockDim.x)) {
-    const int row = e / s.out, column = e - row * s.out;
-    const float* const x = staged.a.row(row);
-    const float* const weight = staged.b.row(column);
+    const int row = quotient(e, s.by_out), column = e - row * s.out;
+    const float* x = shared + s.x_at + row * pitch;
+    const float* weight = shared + s.weight_at + column * pitch;
     float sum = 0.0f;
-#pragma unroll 4
-    for (int i = 0; i < s.in; ++i) sum = fmaf(x[i], weight[i], sum);
-    if (s.bias != nullptr) sum += s.bias[column];
+    int left = s.in;
+#pragma unroll 1
+    for (; left >= kPack; left -= kPack, x += kPack, weight += kPack) {
+      const Pack<float> a = load_pack(x), b = load_pack(weight);
+      for (int k = 0; k < kPack; ++k) sum = fmaf(a.values[k], b.values[k], sum);
+    }
+    for (int k = 0; k < kPack - 1; ++k)
+      if (left > k) sum = fmaf(x[k], weight[k], sum);
+    if (s.bias != nullptr)
+      sum += is_staged(s.bias_at) ? shared[s.bias_at + column] : s.bias[column];
+    const int place = row * staged_pitch(s.out) + column;
     if (s.before != nullptr) s.before[e] = sum;
-    s.y[e] = activated(s.activation, sum);
+    if (is_staged(s.before_at)) shared[s.before_at + place] = sum;
+    const float y = activated(s.activation, sum);
+    s.y[e] = y;
+    if (is_staged(s.y_at)) shared[s.y_at + place] = y;
   }
 }
 
 /// An element of dx a thread, its products added in order.
-__device__ inline void run_step(const SmallLinearBwdData& s, unsigned char* shared) {
-  const StagedPair staged(
-      s.dy, s.rows, s.out, odd_pitch(s.out), s.weight, s.out, s.in, odd_pitch(s.in), shared);
+__device__ inline void run_step(const SmallLinearBwdData& s, float* shared) {
+  constexpr int kPack = Pack<float>::kElems;
+  const int pitch = staged_pitch(s.in), dy_pitch = staged_pitch(s.out);
   for (int e = int(threadIdx.x); e < s.rows * s.in; e += int(blockDim.x)) {
-    const int row = e / s.in, column = e - row * s.in;
-    const float* const dy = staged.a.row(row);
+    const int row = quotient(e, s.by_in), column = e - row * s.in;
+    const float* dy = shared + s.dy_at + row * dy_pitch;
+    const float* weight = shared + s.weight_at + column;
     float sum = 0.0f;
-#pragma unroll 4
-    for (int o = 0; o < s.out; ++o) sum = fmaf(dy[o], staged.b.row(o)[column], sum);
-    if (s.activation == ops::Activation::gelu_erf) sum = GeluErfGradient<float>{}(sum, s.h[e]);
-    if (s.activation == ops::Activation::gelu_tanh) sum = GeluTanhGradient<float>{}(sum, s.h[e]);
+    int left = s.out;
+#pragma unroll 1
+    for (; left >= kPack; left -= kPack, dy += kPack) {
+      const Pack<float> a = load_pack(dy);
+      for (int k = 0; k < kPack; ++k, weight += pitch) sum = fmaf(a.values[k], *weight, sum);
+    }
+    for (int k = 0; k < kPack - 1; ++k, weight += pitch)
+      if (left > k) sum = fmaf(dy[k], *weight, sum);
+    const int place = row * pitch + column;
+    if (s.activation != ops::Activation::none) {
+      const float h = is_staged(s.h_at) ? shared[s.h_at + place] : s.h[e];
+      if (s.activation == ops::Activation::gelu_erf) sum = GeluErfGradient<float>{}(sum, h);
+      if (s.activation == ops::Activation::gelu_tanh) sum = GeluTanhGradient<float>{}(sum, h);
+    }
+    if (s.relu_y != nullptr) {
+      if (s.before_relu != nullptr) s.before_relu[e] = sum;
+      if (is_staged(s.before_relu_at)) shared[s.before_relu_at + place] = sum;
+      sum = ReluGradient{}(sum, is_staged(s.relu_y_at) ? shared[s.relu_y_at + place] : s.relu_y[e]);
+    }
     s.dx[e] = sum;
+    if (is_staged(s.dx_at)) shared[s.dx_at + place] = sum;
   }
 }
 
 /// Eight threads an element of dW or db: each adds every eighth row's product in order, then they
 /// add pairwise.
-__device__ inline void run_step(const SmallLinearBwdWeights& s,
-                                bool accumulate,
-                                unsigned char* shared) {
+__device__ inline void run_step(const SmallLinearBwdWeights& s, bool accumulate, float* shared) {
   constexpr int kLanes = 8;
-  const StagedPair staged(
-      s.x, s.rows, s.in, team_pitch(s.in), s.dy, s.rows, s.out, team_pitch(s.out), shared);
-  const int lane = int(threadIdx.x) % kLanes, team = int(threadIdx.x) / kLanes;
+  const int x_pitch = staged_pitch(s.in), dy_pitch = staged_pitch(s.out);
+  constexpr int kTeams = kWarp / kLanes;  // of a warp
+  const int lane = int(threadIdx.x) % kLanes, team = int(threadIdx.x) % kWarp / kLanes;
   const int teams = int(blockDim.x) / kLanes;
   const int columns = s.in + (s.dbias != nullptr ? 1 : 0);
-  // All threads go round as often: they meet in the shuffles.
-  for (int first = 0; first < s.out * columns; first += teams) {
-    const int e = first + team, o = e / columns, i = e - o * columns;
+  // The threads of a warp go round as often: they meet in the shuffles.
+  for (int first = int(threadIdx.x) / kWarp * kTeams; first < s.out * columns; first += teams) {
+    const int e = first + team, o = quotient(e, s.by_columns), i = e - o * columns;
     const bool exists = e < s.out * columns, of_bias = i == s.in;
     float sum = 0.0f;
     if (exists) {
+      const float* dy = shared + s.dy_at + lane * dy_pitch + o;
+      const float* x = of_bias ? shared + kStagedOne : shared + s.x_at + lane * x_pitch + i;
+      const int x_stride = of_bias ? 0 : kLanes * x_pitch;
 #pragma unroll 4
-      for (int row = lane; row < s.rows; row += kLanes)
-        sum = fmaf(staged.b.row(row)[o], of_bias ? 1.0f : staged.a.row(row)[i], sum);
+      for (int row = lane; row < s.rows; row += kLanes, dy += kLanes * dy_pitch, x += x_stride)
+        sum = fmaf(*dy, *x, sum);
     }
     for (int distance = kLanes / 2; distance > 0; distance /= 2)
       sum += __shfl_xor_sync(kAllLanes, sum, distance);

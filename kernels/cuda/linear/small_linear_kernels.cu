@@ -23,7 +23,7 @@ class SmallLinearKernel final : public SmallKernel {
   }
   BlockStep step() const override {
     BlockStep step;
-    step.kind = BlockStep::Kind::linear;
+    step.head.kind = BlockStep::Kind::linear;
     step.linear = work_;
     step.linear.x = input(0);
     step.linear.weight = input(1);
@@ -49,7 +49,7 @@ class SmallLinearBwdDataKernel final : public SmallKernel {
   }
   BlockStep step() const override {
     BlockStep step;
-    step.kind = BlockStep::Kind::linear_bwd_data;
+    step.head.kind = BlockStep::Kind::linear_bwd_data;
     step.linear_bwd_data = work_;
     step.linear_bwd_data.dy = input(0);
     step.linear_bwd_data.weight = input(1);
@@ -78,7 +78,7 @@ class SmallLinearBwdWeightsKernel final : public SmallKernel {
   }
   BlockStep step() const override {
     BlockStep step;
-    step.kind = BlockStep::Kind::linear_bwd_weights;
+    step.head.kind = BlockStep::Kind::linear_bwd_weights;
     step.linear_bwd_weights = work_;
     step.linear_bwd_weights.x = input(0);
     step.linear_bwd_weights.dy = input(1);

@@ -369,8 +369,9 @@ class SmallLossKernel final : public LossKernel<float, SmallKernel> {
 
   BlockStep step() const override {
     BlockStep step;
-    step.kind = BlockStep::Kind::loss;
-    step.loss = {.work = work(), .outputs = outputs(/*accumulate=*/true)};
+    step.head.kind = BlockStep::Kind::loss;
+    step.loss.work = work();
+    step.loss.outputs = outputs(/*accumulate=*/true);
     return step;
   }
 };
