@@ -113,6 +113,9 @@ class CublasLtProduct final : public MatrixProduct {
   }
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
+  bool splits_sums() const override {
+    return configuration<std::int32_t>(algorithm_, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
+  }
 
   void run(const MatrixArguments& arguments) override {
     LOCKSTEP_ASSERT(!arguments.accumulate || spec_.epilogue == MatrixEpilogue::none);

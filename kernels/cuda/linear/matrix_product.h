@@ -72,6 +72,8 @@ class MatrixProduct {
  public:
   virtual ~MatrixProduct() = default;
   virtual std::size_t workspace_bytes() const = 0;
+  /// Whether the algorithm splits sums over k among blocks.
+  virtual bool splits_sums() const { return false; }
   /// Enqueues it on the device's compute stream.
   virtual void run(const MatrixArguments& arguments) = 0;
 };

@@ -10,11 +10,14 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr std::int64_t kTile = 128, kWantedTiles = 264;  // two for each multiprocessor of an H100
+constexpr std::int64_t kTile = 128, kFewTiles = 4;
+constexpr std::int64_t kWantedTiles = 132;  // multiprocessors of an H100
 constexpr std::int64_t kRowStep = 32, kMinRows = 256;
 static_assert(kRowStep * std::int64_t(sizeof(std::uint16_t)) % kProductAlignment == 0);
 
-std::int64_t tiles_of(std::int64_t extent) { return (extent + kTile - 1) / kTile; }
+std::int64_t tiles_of(std::int64_t m, std::int64_t n) {
+  return (m + kTile - 1) / kTile * ((n + kTile - 1) / kTile);
+}
 
 class SplitProduct final : public MatrixProduct {
  public:
@@ -60,14 +63,9 @@ class SplitProduct final : public MatrixProduct {
 }  // namespace
 
 std::int64_t parts_of_sum(std::int64_t m, std::int64_t n, std::int64_t k) {
-  const std::int64_t tiles = tiles_of(m) * tiles_of(n), wanted = kWantedTiles / tiles;
-  if (wanted < 2 || k % kRowStep != 0) return 1;
-  const std::int64_t steps = k / kRowStep;
-  // The next divisor above, or that below.
-  for (std::int64_t parts = wanted; parts <= 2 * wanted; ++parts)
-    if (steps % parts == 0 && k / parts >= kMinRows) return parts;
-  for (std::int64_t parts = wanted - 1; parts > 1; --parts)
-    if (steps % parts == 0 && k / parts >= kMinRows) return parts;
+  if (k % kRowStep != 0) return 1;
+  for (std::int64_t parts = kWantedTiles / tiles_of(m, n); parts > 1; --parts)
+    if (k / kRowStep % parts == 0 && k / parts >= kMinRows) return parts;
   return 1;
 }
 
@@ -75,10 +73,13 @@ std::unique_ptr<MatrixProduct> make_split_product(const Device& device,
                                                   MatrixProductSpec spec,
                                                   const std::string& what) {
   LOCKSTEP_ASSERT(spec.result == DType::f32 && spec.parts == 1);
-  spec.parts = parts_of_sum(spec.m, spec.n, spec.k);
-  auto product = make_matrix_product(device, spec, what);
-  if (spec.parts == 1) return product;
-  return std::make_unique<SplitProduct>(device, spec, std::move(product));
+  const std::int64_t parts = parts_of_sum(spec.m, spec.n, spec.k);
+  if (parts == 1 || tiles_of(spec.m, spec.n) > kFewTiles) {
+    auto whole = make_matrix_product(device, spec, what);
+    if (parts == 1 || whole->splits_sums()) return whole;
+  }
+  spec.parts = parts;
+  return std::make_unique<SplitProduct>(device, spec, make_matrix_product(device, spec, what));
 }
 
 }  // namespace lockstep::cuda
