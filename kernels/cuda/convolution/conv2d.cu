@@ -17,7 +17,8 @@
 
 // Convolutions are the library's (convolution.h), on NHWC activations and the weight's own layout,
 // and an own kernel's where it has none (direct_convolution.cu). With one to seven channels in
-// bf16 they are one of eight (padded_convolution.cu). The library divides the work
+// bf16 they are one of eight (padded_convolution.cu), with windows of one element in fp32 GEMMs
+// (product_convolution.cpp). The library divides the work
 // itself; x, weight and y are moved once at least. Bound by the tensor cores where channels are
 // many, by memory in 1x1 convolutions of few channels and in depthwise ones. With bf16 activations
 // they read a bf16 copy of the weight, refreshed when parameters change.
@@ -62,8 +63,9 @@ ConvolutionSpec convolution(ConvolutionPass pass,
 std::unique_ptr<Convolution> make_library_convolution(const Device& device,
                                                       const ConvolutionSpec& conv,
                                                       const std::string& what) {
-  auto padded = make_padded_convolution(device, conv, what);
-  return padded ? std::move(padded) : make_convolution(device, conv, what);
+  if (auto product = make_product_convolution(device, conv, what)) return product;
+  if (auto padded = make_padded_convolution(device, conv, what)) return padded;
+  return make_convolution(device, conv, what);
 }
 
 /// What is run where the library has no algorithm; the backend's notices name it.
@@ -164,7 +166,7 @@ class Conv2dBwdDataKernel final : public ReadingConvolution {
  public:
   Conv2dBwdDataKernel(const ConvolutionSpec& conv, const KernelSpec& spec, const Device& device)
       : ReadingConvolution(conv, spec, device) {
-    convolution_ = make_convolution(device, spec_, describe(spec));
+    convolution_ = make_library_convolution(device, spec_, describe(spec));
     if (!convolution_) convolution_ = fall_back(device, spec_, spec);
   }
 
@@ -175,12 +177,6 @@ class Conv2dBwdDataKernel final : public ReadingConvolution {
                        .workspace = workspace<void>()});
   }
 };
-
-/// Whether the gradient of the weight is a GEMM of dy and x as they lie.
-bool is_product(const ConvolutionSpec& spec) {
-  return spec.kernel_h == 1 && spec.kernel_w == 1 && spec.stride_h == 1 && spec.stride_w == 1 &&
-         spec.padding_h == 0 && spec.padding_w == 0 && spec.groups == 1;
-}
 
 class Conv2dBwdWeightsKernel final : public BoundKernel {
  public:
@@ -208,7 +204,7 @@ class Conv2dBwdWeightsKernel final : public BoundKernel {
     convolution_ = make_library_convolution(device, spec_, what);
     if (convolution_) return;
     spec_.result = DType::f32;
-    if (spec_.type != DType::f32) convolution_ = make_convolution(device, spec_, what);
+    if (spec_.type != DType::f32) convolution_ = make_library_convolution(device, spec_, what);
     if (!convolution_) convolution_ = fall_back(device, spec_, spec);
   }
 

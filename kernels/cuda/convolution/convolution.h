@@ -52,6 +52,15 @@ std::unique_ptr<Convolution> make_convolution(const Device& device,
                                               const ConvolutionSpec& spec,
                                               const std::string& what);
 
+/// Whether windows have one element and stand one next to the other: each pass is a GEMM of x, y
+/// and the weight as they lie.
+bool is_product(const ConvolutionSpec& spec);
+/// Such a one, forward or data gradient, in fp32 that is not rounded to tf32. Null where `spec` is
+/// another or the library has no such GEMM.
+std::unique_ptr<Convolution> make_product_convolution(const Device& device,
+                                                      const ConvolutionSpec& spec,
+                                                      const std::string& what);
+
 /// The same for one to seven channels in bf16, forward or weight gradient, by one of eight in the
 /// workspace. Null where `spec` is another or the library has no algorithm for that.
 std::unique_ptr<Convolution> make_padded_convolution(const Device& device,
