@@ -80,7 +80,7 @@ class Program {
   void set_position(Position* position) { position_ = position; }
 
   /// Device memory of input `name` ("x", "target", "sample_weight"); write it before each run,
-  /// since the arena reuses it. Null where the program has no such input.
+  /// since kernels reuse it. Null where the program has no such input.
   void* input(std::string_view name) const;
 
   /// Device memory of output `name`; holds it from the end of a run to the next. Null: no such

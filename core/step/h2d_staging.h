@@ -15,7 +15,8 @@ namespace lockstep {
 /// the copy stream, into slots in its memory, while it still computes the previous micro-batch; a
 /// copy within the device then fills the program's inputs. Micro-batches below kMinBytes, those
 /// larger than training's (of an evaluation), and those of other devices, are copied straight into
-/// the inputs: the second copy would cost more than the overlap hides.
+/// the inputs: the second copy would cost more than the overlap hides. The smallest do not come
+/// here: StepParamsUpload.
 class H2dStaging {
  public:
   static constexpr std::size_t kMinBytes = std::size_t{1} << 20;

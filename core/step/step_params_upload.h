@@ -27,7 +27,8 @@ class StepParamsUpload {
   /// `place`: of device_bytes(), and outlives this; null: its own.
   StepParamsUpload(Backend& backend, const Graph& graph, int slots, DeviceBuffer* place);
 
-  /// In device memory. Null where the device captures no graphs; send() does nothing then.
+  /// In device memory. Null where the device captures no graphs; send() without inputs does nothing
+  /// then.
   const StepCounters* on_device() const;
   /// Sets the counters of every send() from now on.
   void begin_step(const StepCounters& counters) { counters_ = counters; }

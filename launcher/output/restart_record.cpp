@@ -53,7 +53,7 @@ std::string to_words(const RestartRecord& record) {
       record.pause_s,
       record.start_s,
       record.first_step_s);
-  if (record.lost_steps >= 0) text += fmt::format(", {} steps again", record.lost_steps);
+  if (record.lost_steps >= 0) text += fmt::format(", at least {} steps again", record.lost_steps);
   return text;
 }
 

@@ -37,7 +37,7 @@ struct RestartRecord {
 };
 
 /// "restart 2 after rank 3 on node7 was ended by signal 9: 1.6 s to the first step (ranks ended
-/// 0.4, pause 0.0, start 1.1, step 0.05), 93 steps again"
+/// 0.4, pause 0.0, start 1.1, step 0.05), at least 93 steps again"
 std::string to_words(const RestartRecord& record);
 
 /// Seconds since 1970.

@@ -123,7 +123,8 @@ class MetricsBuilder {
     std::string what = line.cause;
     if (!std::isnan(line[Q::seconds]))
       what += fmt::format(": {:.1f} s to the next step", line[Q::seconds]);
-    if (line[Q::lost_steps] >= 0) what += fmt::format(", {:.0f} steps again", line[Q::lost_steps]);
+    if (line[Q::lost_steps] >= 0)
+      what += fmt::format(", at least {:.0f} steps again", line[Q::lost_steps]);
     run_.faults.add({line.step, std::move(what)});
   }
 

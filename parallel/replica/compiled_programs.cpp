@@ -13,6 +13,7 @@
 #include "core/step/step_params_upload.h"
 #include "parallel/replica/gradient_division.h"
 #include "parallel/replica/replica_parts.h"
+#include "parallel/replica/timing_scope.h"
 
 namespace lockstep {
 namespace {
@@ -60,21 +61,6 @@ std::vector<std::int64_t> distinct_sizes(const BatchPlan& batch, std::vector<std
   sizes.insert(sizes.begin(), batch.micro_batch);
   return sizes;
 }
-
-/// Algorithms are timed for whole micro-batches alone: what an epoch or an evaluation leaves for a
-/// last one is too little of a run to be worth the seconds. As before when it ends.
-class TimingScope {
- public:
-  explicit TimingScope(Backend& backend) : backend_(backend), timed_(backend.times_algorithms()) {}
-  ~TimingScope() { backend_.time_algorithms(timed_); }
-  TimingScope(const TimingScope&) = delete;
-  TimingScope& operator=(const TimingScope&) = delete;
-  void enter(bool whole) { backend_.time_algorithms(timed_ && whole); }
-
- private:
-  Backend& backend_;
-  bool timed_;
-};
 
 MemoryReuse reuse_of_environment() {
   const auto& plan = env().plan;
@@ -284,6 +270,8 @@ void CompiledPrograms::add_late_evaluation(Backend& backend,
                                            const BatchPlan& batch,
                                            std::int64_t micro_batch) {
   late_evaluation_.reset();
+  TimingScope timing(backend);
+  timing.enter(false);
   late_evaluation_ = compile_evaluation(
       backend,
       trace(model, loss, samples.evaluation, evaluating(options, batch, micro_batch)),

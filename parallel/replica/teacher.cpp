@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "core/io/load_weights.h"
 #include "core/nn/trace.h"
+#include "parallel/replica/timing_scope.h"
 
 namespace lockstep {
 
@@ -15,8 +16,9 @@ CompiledTeacher::CompiledTeacher(Backend& backend,
                                  const TrainOptions& options,
                                  const std::vector<std::int64_t>& sizes,
                                  MemoryReuse reuse) {
-  for (const std::int64_t n : sizes) {
+  for (TimingScope timing(backend); const std::int64_t n : sizes) {
     if (n == 0) continue;
+    timing.enter(n == sizes.front());
     Graph graph = trace_prediction(options.distillation.model,
                                    samples,
                                    {.micro_batch = n,

@@ -283,7 +283,8 @@ TEST(AttentionDifference, GrantsRoundingsOfWhatDoesNotCancelInDq) {
     found.add(std::int64_t(3) * 1537, dqkv, with_other);
     return found.why_not();
   };
-  EXPECT_EQ(compare(0.125f, 0.125f + 0x1p-10f), "");
+  // Random signs alone are granted 0.00174.
+  EXPECT_EQ(compare(0.125f, 0.125f + 0x1p-9f), "");
   EXPECT_THAT(compare(0.125f, 0.125f + 0x1p-7f), StartsWith("dq of token 1537 is 0.00781 off"));
 }
 

@@ -125,6 +125,26 @@ TEST(SmallProgram, EqualBitsWhereKernelsAreTimedOneByOne) {
   }
 }
 
+// Matrices that shared memory does not hold together are given up and loaded anew; more layers than
+// one program has steps for.
+TEST(SmallProgram, EqualBitsOfMoreThanSharedMemoryHolds) {
+  for (const std::vector<std::int64_t>& hidden : {std::vector<std::int64_t>{64, 32},
+                                                  {48, 40, 48, 40, 48},
+                                                  std::vector<std::int64_t>(14, 9)}) {
+    SCOPED_TRACE(hidden.size());
+    testing::SmallRun run = small_run(/*bucket_mb=*/0);
+    run.model = nn::make_model({.name = "mlp", .outputs = 3, .hidden = hidden});
+    run.options.steps = 2;
+    run.options.profile = true;
+    const Counted apart = train_counted(run);
+    run.options.profile = false;
+    run.options.use_graphs = false;
+    const Counted joined = train_counted(run);
+    EXPECT_LT(joined.launches, apart.launches) << "nothing was joined";
+    expect_equal(joined.summary, apart.summary);
+  }
+}
+
 /// Trains `steps` steps, each one micro-batch, and calls before(replica, step) ahead of each.
 template <typename Before>
 void train_steps(const nn::ModelSpec& model,

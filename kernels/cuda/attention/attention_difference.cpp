@@ -14,7 +14,7 @@ constexpr double kElement = 64 * kEps, kTensor = 2 * kEps, kLogarithm = kEps / 8
 
 double widened(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
 
-/// The part of dq that grows with no number of keys; see the note.
+/// The part of dq that does not shrink with the number of keys; see the note.
 double dq_that_stays(const FusedAttentionSpec& spec) {
   return 8 / (9 * std::sqrt(double(spec.depth)));
 }

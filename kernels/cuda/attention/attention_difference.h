@@ -26,9 +26,8 @@
 //     (e^(2/3)): 4 * 8 * 2 eps r w = 64 eps r w.
 //   - A whole tensor: errors of random signs add like the sums themselves, so that the L2 norm of
 //     the difference is sqrt(4) eps of the tensor's at most.
-//   - lse stays fp32. A weight moves by what lse is off, which is granted a quarter of what
-//   rounding
-//     the weight to bf16 costs: eps / 8.
+//   - lse stays fp32. A weight moves by what lse is off, which is granted an eighth of what
+//     rounding the weight to bf16 costs: eps / 8.
 //
 // r is that of v, and of dy in dv: 1 / sqrt(3). Of dq and dk, f = (dy_i . v_j - dy_i . y_i) k_j /
 // sqrt(D): both products have variance D / 9, so r = sqrt(2 / 9 / 3).

@@ -79,7 +79,7 @@ struct BatchNormTiles {
   }
 };
 
-/// Where a thread is: `first_row` to `end_row` of all rows in steps of `row_step`, none where it
+/// Where a thread is: `first_row` to `end_row` of all rows in steps of `row_lanes`, none where it
 /// has no channels.
 struct TilePlace {
   std::int64_t group, tile, channel, first_row, end_row;

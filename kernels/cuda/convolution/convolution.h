@@ -61,8 +61,9 @@ std::unique_ptr<Convolution> make_product_convolution(const Device& device,
                                                       const ConvolutionSpec& spec,
                                                       const std::string& what);
 
-/// The same for one to seven channels in bf16, forward or weight gradient, by one of eight in the
-/// workspace. Null where `spec` is another or the library has no algorithm for that.
+/// The same for one to seven channels in bf16, forward with small windows or weight gradient, by
+/// one of eight in the workspace. Null where `spec` is another or the library has no algorithm for
+/// that.
 std::unique_ptr<Convolution> make_padded_convolution(const Device& device,
                                                      const ConvolutionSpec& spec,
                                                      const std::string& what);

@@ -7,13 +7,16 @@
 
 // Convolutions of one to seven channels in bf16, such as a network's first: as one of eight, whose
 // other channels are zeros, in the workspace. cuDNN 9.19 on an H200 takes 24 us for 44 with 3 x 3
-// windows on 128 images of 32 x 32, padding included; with 7 x 7 windows on 224 x 224 it stays slow
-// forward (1.83 ms for 256 images, 1.77 without) and gains a tenth in the weight gradient (0.99 for
-// 1.12). Bytes: x once, and eight channels of it written and read. Bound by memory.
+// windows on 128 images of 32 x 32, padding included, and 54 for 57 for the weight gradient. With
+// 7 x 7 windows on 256 images of 224 x 224 forward would take 1.83 ms for 1.77, and is left alone;
+// the weight gradient takes 0.99 for 1.12. Bytes: x once, and eight channels of it written and
+// read. Bound by memory.
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kChannels = Pack<Bf16>::kElems;
+/// Elements of a window, at most.
+constexpr std::int64_t kForwardWindow = 9;
 
 /// to: [rows, kChannels], of which the first `channels` are those of from: [rows, channels].
 __global__ void pad_channels_kernel(Bf16* to, const Bf16* from, std::int64_t rows, int channels) {
@@ -97,8 +100,10 @@ class PaddedConvolution final : public Convolution {
 std::unique_ptr<Convolution> make_padded_convolution(const Device& device,
                                                      const ConvolutionSpec& spec,
                                                      const std::string& what) {
+  const bool forward = spec.pass == ConvolutionPass::forward;
   if (spec.type != DType::bf16 || spec.result != DType::bf16 || spec.groups != 1 ||
-      spec.c >= kChannels || spec.pass == ConvolutionPass::data_gradient)
+      spec.c >= kChannels || spec.pass == ConvolutionPass::data_gradient ||
+      (forward && spec.kernel_h * spec.kernel_w > kForwardWindow))
     return nullptr;
   ConvolutionSpec wider = spec;
   wider.c = kChannels;

@@ -366,11 +366,12 @@ std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
   auto product = std::make_unique<CublasLtProduct>(device, spec, what);
   if (product->choose_algorithm(device)) return product;
   if (spec.epilogue != MatrixEpilogue::none) return nullptr;
-  throw Error(fmt::format("{}: cuBLASLt has no algorithm for a GEMM of {} x {} x {}, {} -> {}",
+  throw Error(fmt::format("{}: cuBLASLt has no algorithm for {} GEMM(s) of {} x {} x {}, {} -> {}",
                           what,
+                          spec.parts,
                           spec.m,
                           spec.n,
-                          spec.k,
+                          spec.k / spec.parts,
                           name_of(spec.factors),
                           name_of(spec.result)),
               "CUBLASLT_LOG_LEVEL=5 makes cuBLASLt say why");

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kTile = 128, kFewTiles = 4;
 constexpr std::int64_t kWantedTiles = 132;  // multiprocessors of an H100
-constexpr std::int64_t kRowStep = 32, kMinRows = 256;
+constexpr std::int64_t kRowStep = 32, kMinRows = 256, kMinSum = 4096;
 static_assert(kRowStep * std::int64_t(sizeof(std::uint16_t)) % kProductAlignment == 0);
 
 std::int64_t tiles_of(std::int64_t m, std::int64_t n) {
@@ -63,7 +63,7 @@ class SplitProduct final : public MatrixProduct {
 }  // namespace
 
 std::int64_t parts_of_sum(std::int64_t m, std::int64_t n, std::int64_t k) {
-  if (k % kRowStep != 0) return 1;
+  if (k < kMinSum || k % kRowStep != 0) return 1;
   for (std::int64_t parts = kWantedTiles / tiles_of(m, n); parts > 1; --parts)
     if (k / kRowStep % parts == 0 && k / parts >= kMinRows) return parts;
   return 1;

@@ -17,9 +17,12 @@
 // are cut here, into GEMMs of k / parts rows each, whose results go to the workspace and are added
 // by column_sums(): 0.136 ms. The number of parts is a function of the shape.
 //
-// Of up to four tiles this is always faster: 64 x 256 in 64 parts takes 128 us, in 196 parts
-// 132. With more tiles the library's own parts are, where they divide: 256 x 1024 of 50,176 rows 41
-// us against 59 in 16 parts. Where it splits nothing, sums are cut here as well.
+// Of up to four tiles all sums of 4,096 rows or more are cut: a multiprocessor takes 20 us for a
+// tile's there in bf16, 300 in fp32, and the two launches more that a cut costs take 4. 64 x 256 of
+// 802,816 rows in 64 parts takes 128 us, in 196 parts 132. With more tiles the library's own parts
+// are, where they divide: 256 x 1024 of 50,176 rows 41 us against 59 in 16 parts. Where it splits
+// nothing, sums are cut here as well, also where algorithms are timed: these parts are not among
+// them.
 namespace lockstep::cuda {
 
 /// Parts of k that give a tile to each multiprocessor of an H100, or the next number below that

@@ -24,7 +24,8 @@
 //     overwrites what they read,
 //   - a ReLU's gradient as the end of the product before it.
 //
-// Extents alone decide what is small, never ranks: see the limits in block_step.cuh.
+// Extents alone decide what is small, never ranks: see the limits in small_linear.cuh,
+// small_loss.cuh and small_elementwise.cuh.
 namespace lockstep::cuda {
 
 struct BlockStep;
