@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cuda_backend.h"
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "kernels/cuda/device/cuda_graph.h"
 #include "kernels/cuda/device/dependent_launch.h"
 #include "kernels/cuda/device/dependent_support.h"
+#include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/device/free_memory.h"
 #include "kernels/cuda/device/library_versions.h"
@@ -26,65 +26,6 @@ namespace lockstep {
 namespace {
 
 using cuda::check;
-
-std::string free_memory() {
-  std::size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return "an unknown part of the device is free";
-  return fmt::format("{} of {} bytes are free", free, total);
-}
-
-class CudaBuffer final : public DeviceBuffer {
- public:
-  CudaBuffer(std::size_t bytes, const std::string& what, const cuda::Device& device)
-      : bytes_(bytes) {
-    if (bytes == 0) return;
-    const cudaError_t status = cudaMalloc(&data_, bytes);
-    if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
-      throw OutOfMemory(
-          fmt::format("{}: {} bytes of {} wanted", what, bytes, device.name),
-          "use a smaller micro-batch or model; nvidia-smi shows who else uses the device; " +
-              free_memory());
-    }
-    check(status, what);
-    if (env().clear != "0") check(cudaMemsetAsync(data_, 0, bytes, device.compute), what);
-  }
-  CudaBuffer(const CudaBuffer&) = delete;
-  CudaBuffer& operator=(const CudaBuffer&) = delete;
-  ~CudaBuffer() override { cudaFree(data_); }
-
-  std::byte* data() override { return static_cast<std::byte*>(data_); }
-  std::size_t bytes() const override { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
-};
-
-class PinnedBuffer final : public DeviceBuffer {
- public:
-  PinnedBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
-    if (bytes == 0) return;
-    const cudaError_t status = cudaMallocHost(&data_, bytes);
-    if (status == cudaErrorMemoryAllocation) {
-      cudaGetLastError();
-      throw OutOfMemory(fmt::format("{}: {} bytes of pinned host memory wanted", what, bytes),
-                        "free memory of the host, or raise its limit of locked memory (ulimit -l)");
-    }
-    check(status, what);
-    std::memset(data_, 0, bytes);
-  }
-  PinnedBuffer(const PinnedBuffer&) = delete;
-  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
-  ~PinnedBuffer() override { cudaFreeHost(data_); }
-
-  std::byte* data() override { return static_cast<std::byte*>(data_); }
-  std::size_t bytes() const override { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
-};
 
 cuda::Device open_device(int ordinal) {
   cuda::Device device;
@@ -176,12 +117,12 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& what) override {
     select();
-    return std::make_unique<CudaBuffer>(bytes, what, device_);
+    return cuda::make_device_buffer(device_, bytes, what);
   }
 
   std::unique_ptr<DeviceBuffer> allocate_host(std::size_t bytes, const std::string& what) override {
     select();
-    return std::make_unique<PinnedBuffer>(bytes, what);
+    return cuda::make_pinned_buffer(bytes, what);
   }
 
   bool is_host_memory(const void* memory) const override {
