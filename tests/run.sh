@@ -9,8 +9,9 @@
 #   --exclude REGEX  not the tests with such a label (default: gpu and kit, unless a --label names them)
 #   --filter REGEX   only tests whose name matches
 #
-# Of the test programs that start ranks one runs at a time, of the tests that have the built program
-# start some another one, and both concurrently with the others; those that watch times run alone.
+# Of the test programs that start several ranks one runs at a time, of the tests that have the built program
+# start some another one, both from the start and concurrently with the others; those that watch times run
+# alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
@@ -21,7 +22,7 @@ selection=()
 while (($#)); do
   case "$1" in
     -h | --help)
-      sed -n '3,13s/^# \{0,1\}//p' tests/run.sh
+      sed -n '3,14s/^# \{0,1\}//p' tests/run.sh
       exit 0
       ;;
     --preset | --label | --exclude | --filter)
