@@ -84,9 +84,10 @@ TEST(NcclTraining, EqualBitsOfAShardedOptimizerInBf16) {
 SmallRun sharded_gradients() {
   SmallRun run = sharded_run();
   run.model =
-      nn::make_model({.name = "mlp", .outputs = 10, .hidden = std::vector<std::int64_t>(10, 128)});
+      nn::make_model({.name = "mlp", .outputs = 10, .hidden = std::vector<std::int64_t>(8, 128)});
   run.options.bucket_mb = 0.05;
   run.options.micro_batch = 2;
+  run.options.steps = 11;
   run.options.sharding = Sharding::gradients;
   return run;
 }
