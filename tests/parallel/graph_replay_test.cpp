@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps that are captured and replayed give the bits of steps that are launched eagerly,
 // on streams that do as late as they may, or as early, what they were asked for; and ask the device
-// for one launch a micro-batch.
+// for one launch a micro-batch. Tests named Alone are of one rank, and run on one.
 #include <algorithm>
 #include <chrono>
 #include <gmock/gmock.h>
@@ -80,12 +80,12 @@ std::uint64_t expect_equal_bits(testing::SmallRun run, Communicator& ranks) {
   return graphs;
 }
 
-TEST(GraphReplay, EqualBits) {
+TEST(GraphReplayAlone, EqualBits) {
   SelfCommunicator alone;
   expect_equal_bits(small_run(), alone);
 }
 
-TEST(GraphReplay, EqualBitsWithFewerShardsAndClippedAdamw) {
+TEST(GraphReplayAlone, EqualBitsWithFewerShardsAndClippedAdamw) {
   testing::SmallRun run = small_run();
   run.options.optimizer = AdamW{.lr = 1e-3f};
   run.options.clip_norm = 0.5f;
@@ -94,7 +94,7 @@ TEST(GraphReplay, EqualBitsWithFewerShardsAndClippedAdamw) {
   expect_equal_bits(run, alone);
 }
 
-TEST(GraphReplay, EqualBitsOfClippedElementsAndUnits) {
+TEST(GraphReplayAlone, EqualBitsOfClippedElementsAndUnits) {
   for (float TrainOptions::*clip : {&TrainOptions::clip_value, &TrainOptions::clip_agc}) {
     testing::SmallRun run = small_run();
     run.options.*clip = 0.01f;
@@ -103,7 +103,7 @@ TEST(GraphReplay, EqualBitsOfClippedElementsAndUnits) {
   }
 }
 
-TEST(GraphReplay, EqualBitsOfOptimizersOfWholeTensors) {
+TEST(GraphReplayAlone, EqualBitsOfOptimizersOfWholeTensors) {
   for (const Optimizer& optimizer :
        {Optimizer(Lars{}), Optimizer(Lamb{}), Optimizer(Muon{}), Optimizer(NorMuon{})}) {
     testing::SmallRun run = small_run();
@@ -128,7 +128,7 @@ testing::SmallRun run_of_many_shards() {
   return run;
 }
 
-TEST(GraphReplay, EqualBitsOfManyShards) {
+TEST(GraphReplayAlone, EqualBitsOfManyShards) {
   SelfCommunicator alone;
   expect_equal_bits(run_of_many_shards(), alone);
 }
@@ -138,7 +138,7 @@ TEST(GraphReplay, EqualBitsOfManyShardsOnSeveralRanks) {
 }
 
 // Micro-batches large enough to be copied beside the computing.
-TEST(GraphReplay, EqualBitsOfLargeInputs) {
+TEST(GraphReplayAlone, EqualBitsOfLargeInputs) {
   testing::SmallRun run = small_run();
   run.model = [](Builder& nn, Value x) {
     return nn.linear(nn.flatten(nn.max_pool2d(x, {.kernel = 16})), {.out_features = 5});
@@ -157,7 +157,7 @@ TEST(GraphReplay, EqualBitsOfLargeInputs) {
   EXPECT_GT(communication->second, 2 * H2dStaging::kMinBytes) << "no stage for two of them";
 }
 
-TEST(GraphReplay, EqualBitsOfATransformer) {
+TEST(GraphReplayAlone, EqualBitsOfATransformer) {
   testing::SmallRun run = testing::small_gpt();
   run.options.steps = 6;
   run.options.noise_scale_every = 0;
@@ -257,7 +257,7 @@ TEST(GraphReplay, EqualBitsWhereTheNetworkReachesTheDevice) {
   }
 }
 
-TEST(GraphReplay, SaysWhyNot) {
+TEST(GraphReplayAlone, SaysWhyNot) {
   testing::SmallRun run = small_run();
   run.options.profile = true;
   run.options.steps = 4;
@@ -267,7 +267,7 @@ TEST(GraphReplay, SaysWhyNot) {
   EXPECT_EQ(summary.graph_use->why_not, "`profile` times every operator");
 }
 
-TEST(GraphReplay, SaysWhyNotWhereEveryStepIsLogged) {
+TEST(GraphReplayAlone, SaysWhyNotWhereEveryStepIsLogged) {
   testing::SmallRun run = small_run();
   run.options.log_every = 1;
   SelfCommunicator alone;
@@ -302,7 +302,7 @@ struct Steps {
   std::int64_t next = 0;
 };
 
-TEST(GraphReplay, OneLaunchAMicroBatchAndNoWaitForTheDevice) {
+TEST(GraphReplayAlone, OneLaunchAMicroBatchAndNoWaitForTheDevice) {
   TrainOptions options = small_run().options;
   options.global_batch = 8;
   options.micro_batch = 4;
