@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <tuple>
 #include <unistd.h>
 
 #include "core/profile/profiler.h"
@@ -31,7 +32,7 @@ namespace {
 using testing::MeteredContext;
 using testing::SmallRun;
 
-PlanRequest request_for(const SmallRun& run) {
+PlanRequest request_for(const SmallRun& run, int ranks = testing::mpi_world().size()) {
   const auto ignored = run.data.train->spec().ignore_index;
   PlanRequest request;
   request.model = run.model;
@@ -40,7 +41,7 @@ PlanRequest request_for(const SmallRun& run) {
   };
   request.data = run.data;
   request.options = run.options;
-  request.ranks = testing::mpi_world().size();
+  request.ranks = ranks;
   return request;
 }
 
@@ -208,6 +209,14 @@ SmallRun resnet_taught() {
 
 class PlannedRun : public ::testing::TestWithParam<SmallRun (*)()> {};
 
+/// A run on some number of ranks, of which its plan needs none: run on one.
+class PlanAlone : public ::testing::TestWithParam<std::tuple<int, SmallRun (*)()>> {
+ protected:
+  static PlanRequest request() {
+    return request_for(std::get<1>(GetParam())(), std::get<0>(GetParam()));
+  }
+};
+
 TEST_P(PlannedRun, ReservesWhatWasPlanned) {
   const PlanRequest request = request_for(GetParam()());
   const MemoryPlan plan = plan_own(request);
@@ -295,8 +304,8 @@ std::optional<std::uint64_t> reserved(PlanRequest request,
   }
 }
 
-TEST_P(PlannedRun, TrainingAcceptsTheLargestMicroBatchAndNoneOfTwiceTheSize) {
-  PlanRequest request = request_for(GetParam()());
+TEST_P(PlanAlone, TrainingAcceptsTheLargestMicroBatchAndNoneOfTwiceTheSize) {
+  PlanRequest request = PlanAlone::request();
   request.options.batch_norm = {};  // any micro-batch holds whole groups
   const auto backend = testing::make_test_backend();
   for (const Recompute recompute : {Recompute::none, Recompute::automatic}) {
@@ -336,45 +345,49 @@ void expect_agreement(PlanRequest request, const std::vector<MicroBatchRow>& row
     }
 }
 
-TEST_P(PlannedRun, TableByMicroBatchAgreesWithThePlanOfEach) {
-  const PlanRequest request = request_for(GetParam()());
+TEST_P(PlanAlone, TableByMicroBatchAgreesWithThePlanOfEach) {
+  const PlanRequest request = PlanAlone::request();
   const auto rows = micro_batch_table(*testing::make_test_backend(), request);
   ASSERT_GE(rows.size(), 1u);
   expect_agreement(request, rows);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models,
-                         PlannedRun,
-                         ::testing::Values(&mlp,
-                                           &resnet,
-                                           &resnet_bf16,
-                                           &resnet_recomputed,
-                                           &resnet_grouped,
-                                           &gpt,
-                                           &gpt_fast,
-                                           &gpt_muon,
-                                           &resnet_lamb,
-                                           &resnet_averaged,
-                                           &resnet_sharded,
-                                           &gpt_sharded,
-                                           &gpt_sharded_in_bf16,
-                                           &mlp_normuon_sharded,
-                                           &mlp_clipped,
-                                           &mlp_gradients_sharded,
-                                           &mlp_muon,
-                                           &discs_growing,
-                                           &resnet_taught));
+const auto kModels = ::testing::Values(&mlp,
+                                       &resnet,
+                                       &resnet_bf16,
+                                       &resnet_recomputed,
+                                       &resnet_grouped,
+                                       &gpt,
+                                       &gpt_fast,
+                                       &gpt_muon,
+                                       &resnet_lamb,
+                                       &resnet_averaged,
+                                       &resnet_sharded,
+                                       &gpt_sharded,
+                                       &gpt_sharded_in_bf16,
+                                       &mlp_normuon_sharded,
+                                       &mlp_clipped,
+                                       &mlp_gradients_sharded,
+                                       &mlp_muon,
+                                       &discs_growing,
+                                       &resnet_taught);
 
-TEST(MemoryPlan, TableHasPowersOfTwo) {
-  const auto rows = micro_batch_table(*testing::make_test_backend(), request_for(resnet()));
+INSTANTIATE_TEST_SUITE_P(Models, PlannedRun, kModels);
+INSTANTIATE_TEST_SUITE_P(Models, PlanAlone, ::testing::Combine(::testing::Values(1, 4), kModels));
+
+class PlanOfResnetAlone : public ::testing::TestWithParam<int> {};
+
+TEST_P(PlanOfResnetAlone, TableHasPowersOfTwo) {
+  const auto rows =
+      micro_batch_table(*testing::make_test_backend(), request_for(resnet(), GetParam()));
   ASSERT_GE(rows.size(), 4u);
   EXPECT_EQ(rows[0].micro_batch, 1);
   EXPECT_EQ(rows[1].micro_batch, 2);
 }
 
-TEST(MemoryPlan, RequestsThatShareSizesGetTheirOwn) {
+TEST_P(PlanOfResnetAlone, RequestsThatShareSizesGetTheirOwn) {
   const auto backend = testing::make_test_backend();
-  const PlanRequest plain = with_sizes(*backend, request_for(resnet()));
+  const PlanRequest plain = with_sizes(*backend, request_for(resnet(), GetParam()));
   PlanRequest bf16 = plain, frozen = plain, stateful = plain, alone = plain;
   bf16.options.precision = Precision::bf16;
   frozen.options.freeze = {"conv1"};
@@ -384,8 +397,10 @@ TEST(MemoryPlan, RequestsThatShareSizesGetTheirOwn) {
     expect_agreement(request, micro_batch_table(*backend, request));
 }
 
+INSTANTIATE_TEST_SUITE_P(OnRanks, PlanOfResnetAlone, ::testing::Values(1, 4));
+
 /// The arena cannot be smaller than what is alive at once.
-TEST(MemoryPlan, ArenasAreWithinFivePercentOfTheirLowerBound) {
+TEST(MemoryPlanAlone, ArenasAreWithinFivePercentOfTheirLowerBound) {
   const auto backend = testing::make_test_backend();
   for (const char* name : {"resnet18", "resnet50", "resnet152", "vgg16"})
     for (const Recompute recompute : {Recompute::none, Recompute::all}) {
