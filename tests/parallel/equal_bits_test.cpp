@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promise of the design's decision 3: the number of ranks does not change a bit. Every case is
 // trained on all ranks of the program and again by one rank alone; the weights must be equal.
+#include <array>
 #include <cmath>
+#include <functional>
 #include <gtest/gtest.h>
 #include <limits>
 
@@ -48,6 +50,25 @@ TrainSummary train(Communicator& communicator,
   Trainer trainer(context, model, softmax_cross_entropy, options);
   // 110 = 3 x 30 + 20 samples; 37 for validation: a tail there as well.
   return trainer.fit(data::glyphs(110, 37));
+}
+
+/// The weights of trainings 0 to `count` - 1 of one rank alone, which ranks share out.
+std::vector<std::string> weights_alone(
+    int count, const std::function<TrainSummary(int, Communicator&)>& train) {
+  using Hash = std::array<char, 64>;
+  Communicator& world = testing::mpi_world();
+  const auto n = std::size_t(count), ranks = std::size_t(world.size());
+  std::vector<Hash> own(n), all(n * ranks);
+  SelfCommunicator self;
+  for (int i = world.rank(); i < count; i += world.size())
+    train(i, self).weights_sha256.copy(own[std::size_t(i)].data(), sizeof(Hash));
+  world.all_gather(own.data(), all.data(), n * sizeof(Hash));
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Hash& hash = all[i % ranks * n + i];
+    result.emplace_back(hash.begin(), hash.end());
+  }
+  return result;
 }
 
 void expect_equal_bits(const TrainOptions& options) {
@@ -119,20 +140,24 @@ TEST(EqualBits, AdamwWithClipping) {
 }
 
 TEST(EqualBits, ClippedByValueAndByUnit) {
-  SelfCommunicator self;
-  TrainOptions options = base_options();
-  const std::string unclipped = train(self, options).weights_sha256;
-  std::string last = unclipped;
-  for (float TrainOptions::*clip : {&TrainOptions::clip_value, &TrainOptions::clip_agc}) {
-    options = base_options();
-    options.*clip = 0.01f;
-    const std::string alone = train(self, options).weights_sha256;
-    EXPECT_NE(alone, unclipped);
-    EXPECT_NE(alone, last);
-    EXPECT_EQ(train(testing::mpi_world(), options).weights_sha256, alone);
-    options.bucket_mb = 1;
-    EXPECT_EQ(train(self, options).weights_sha256, alone);
-    last = alone;
+  const auto options = [](float TrainOptions::*clip) {
+    TrainOptions result = base_options();
+    if (clip != nullptr) result.*clip = 0.01f;
+    return result;
+  };
+  float TrainOptions::*const clips[] = {
+      nullptr, &TrainOptions::clip_value, &TrainOptions::clip_agc};
+  // Each in small buckets, then in one.
+  const std::vector<std::string> alone = weights_alone(6, [&](int i, Communicator& self) {
+    TrainOptions run = options(clips[i / 2]);
+    if (i % 2 == 1) run.bucket_mb = 1;
+    return train(self, run);
+  });
+  for (int i = 0; i < 6; i += 2) {
+    const std::string& weights = alone[std::size_t(i)];
+    EXPECT_EQ(train(testing::mpi_world(), options(clips[i / 2])).weights_sha256, weights);
+    EXPECT_EQ(alone[std::size_t(i + 1)], weights);
+    EXPECT_NE(alone[std::size_t((i + 2) % 6)], weights);
   }
 }
 
@@ -156,46 +181,60 @@ TEST(EqualBits, ScaledRatesAreRatesOfThatSize) {
 
 // Those of whole tensors as well, wherever buckets end.
 TEST(EqualBits, EveryOptimizer) {
-  SelfCommunicator self;
-  for (const std::string_view name : optimizer_names()) {
-    TrainOptions options = base_options();
-    options.optimizer = make_optimizer(name);
-    options.clip_norm = 0.5f;
-    options.steps = 5;
-    const std::string alone = train(self, options).weights_sha256;
-    EXPECT_EQ(train(testing::mpi_world(), options).weights_sha256, alone) << name;
-    options.bucket_mb = 1;
-    EXPECT_EQ(train(self, options).weights_sha256, alone) << name;
+  const auto names = optimizer_names();
+  const auto options = [&](std::size_t i) {
+    TrainOptions result = base_options();
+    result.optimizer = make_optimizer(names[i]);
+    result.clip_norm = 0.5f;
+    result.steps = 5;
+    return result;
+  };
+  const std::vector<std::string> alone =
+      weights_alone(2 * int(names.size()), [&](int i, Communicator& self) {
+        TrainOptions run = options(std::size_t(i / 2));
+        if (i % 2 == 1) run.bucket_mb = 1;
+        return train(self, run);
+      });
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(train(testing::mpi_world(), options(i)).weights_sha256, alone[2 * i]) << names[i];
+    EXPECT_EQ(alone[2 * i + 1], alone[2 * i]) << names[i];
   }
 }
 
 TEST(EqualBits, OptimizersOfATransformersMatrices) {
-  for (const Optimizer& optimizer : {Optimizer(Muon{.lr = 0.01f}),
-                                     Optimizer(NorMuon{.lr = 0.01f}),
-                                     Optimizer(Lamb{.lr = 0.01f})}) {
-    testing::SmallRun run = testing::small_gpt();
-    run.options.optimizer = optimizer;
-    SelfCommunicator self;
-    EXPECT_EQ(testing::train(run, testing::mpi_world()).weights_sha256,
-              testing::train(run, self).weights_sha256)
-        << name_of(optimizer);
+  const std::vector<Optimizer> optimizers = {
+      Muon{.lr = 0.01f}, NorMuon{.lr = 0.01f}, Lamb{.lr = 0.01f}};
+  testing::SmallRun run = testing::small_gpt();
+  const std::vector<std::string> alone =
+      weights_alone(int(optimizers.size()), [&](int i, Communicator& self) {
+        run.options.optimizer = optimizers[std::size_t(i)];
+        return testing::train(run, self);
+      });
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    run.options.optimizer = optimizers[i];
+    EXPECT_EQ(testing::train(run, testing::mpi_world()).weights_sha256, alone[i])
+        << name_of(optimizers[i]);
   }
 }
 
 // Hosts of two ranks, or one of all where their number is odd, share a host's matrices out.
 TEST(EqualBits, MatricesDealtWithinHosts) {
   const int ranks = testing::mpi_world().size(), per_host = ranks % 2 == 0 ? 2 : ranks;
-  for (const Optimizer& optimizer :
-       {Optimizer(Muon{.lr = 0.01f}), Optimizer(NorMuon{.lr = 0.01f})}) {
-    testing::SmallRun run = testing::small_gpt();
-    run.options.optimizer = optimizer;
-    SelfCommunicator self;
+  const std::vector<Optimizer> optimizers = {Muon{.lr = 0.01f}, NorMuon{.lr = 0.01f}};
+  testing::SmallRun run = testing::small_gpt();
+  const std::vector<std::string> alone =
+      weights_alone(int(optimizers.size()), [&](int i, Communicator& self) {
+        run.options.optimizer = optimizers[std::size_t(i)];
+        return testing::train(run, self);
+      });
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    run.options.optimizer = optimizers[i];
     testing::Traffic traffic;
     testing::ClaimedHosts claimed(testing::mpi_world(), per_host, traffic);
-    const std::string alone = testing::train(run, self).weights_sha256;
-    EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone) << name_of(optimizer);
-    run.options.sharding = Sharding::optimizer;
-    EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone) << name_of(optimizer);
+    for (const Sharding sharding : {Sharding::none, Sharding::optimizer}) {
+      run.options.sharding = sharding;
+      EXPECT_EQ(testing::train(run, claimed).weights_sha256, alone[i]) << name_of(optimizers[i]);
+    }
   }
 }
 
