@@ -49,7 +49,9 @@ if [[ $kind == asan ]]; then
 else
   preset=tsan
   targets=(watch_test data_test watched_communicator_test)
-  selection=(--tests-regex '^(Watch|FailureDetector|FaultRecord|ListenerGuard|ForeignConnections|Loader|ReducedDataset|WorkerControl|watched_communicator)')
+  selection=(--tests-regex '^(watch_test|Loader|ReducedDataset|WorkerControl|watched_communicator)')
+  # Of the programs that are one test each.
+  export GTEST_FILTER='Watch*:CheckedMode*:FailureDetector*:FaultRecord*:ListenerGuard*:ForeignConnections*'
   # GCC 12's and clang 14's library fails to find room for its shadow where the kernel randomizes addresses by
   # more than 28 bits (vm.mmap_rnd_bits), as newer ones do. Without randomization it is always where it expects.
   run=(setarch -R)
