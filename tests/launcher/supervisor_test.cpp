@@ -53,7 +53,10 @@ class Sender {
       }
     });
   }
-  ~Sender() { thread_.join(); }
+  ~Sender() {
+    thread_.join();
+    std::filesystem::remove(file_);
+  }
 
  private:
   std::string file_ = testing::TempDir() + "lockstep_ready_" + std::to_string(getpid());

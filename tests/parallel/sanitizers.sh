@@ -48,8 +48,8 @@ if [[ $kind == asan ]]; then
   export UBSAN_OPTIONS=print_stacktrace=1
 else
   preset=tsan
-  targets=(watch_test data_test watched_communicator_test)
-  selection=(--tests-regex '^(watch_test|Loader|ReducedDataset|WorkerControl|watched_communicator)')
+  targets=(watch_test rank_agreement_test data_test watched_communicator_test)
+  selection=(--tests-regex '^(watch_test|ListenerGuard|Loader|ReducedDataset|WorkerControl|watched_communicator)')
   # Of the programs that are one test each.
   export GTEST_FILTER='Watch*:CheckedMode*:FailureDetector*:FaultRecord*:ListenerGuard*:ForeignConnections*'
   # GCC 12's and clang 14's library fails to find room for its shadow where the kernel randomizes addresses by
