@@ -9,12 +9,12 @@
 #include "core/base/env.h"
 #include "core/base/number_format.h"
 #include "launcher/commands/commands.h"
-#include "launcher/launch/auto_launch.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/launch_site.h"
 #include "launcher/launch/process_limits.h"
 #include "launcher/launch/restart_policy.h"
 #include "launcher/launch/run_flags.h"
+#include "launcher/launch/run_hosts.h"
 #include "launcher/launch/run_progress.h"
 #include "launcher/launch/shm_backing_dir.h"
 #include "launcher/launch/supervisor.h"
@@ -47,7 +47,14 @@ class Run {
         site_(launch_site(flags)),
         policy_(flags.max_restarts, flags.backoff_s) {
     RunFolder::check(out(), existing_folder(flags_.train));
-    ranks_ = choose_ranks(flags_.train, site_.devices());
+    ranks_ = ranks_on(flags_, site_.devices());
+    if (ranks_ == 0 && site_.hosts.empty())
+      throw EnvironmentError(
+          fmt::format("--ranks {}:{}: the {} devices here and the batch allow fewer",
+                      flags_.elastic->min,
+                      flags_.elastic->max,
+                      site_.devices()),
+          "give a smaller MIN, more --hosts, or a --global-batch of more shards");
     launcher_ = choose_launcher(flags_, site_, ranks_);
     if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
@@ -61,11 +68,13 @@ class Run {
   int supervise_all() {
     const double trained_before = standing_.trained_s;
     int code = 0;
-    Verdict verdict;
-    do {
+    Verdict verdict = Verdict::restart;
+    if (hosts_.elastic() && !find_hosts()) code = pause_and_prepare(code);
+    while ((verdict == Verdict::restart || verdict == Verdict::move) && !signals_.requested()) {
       const Ending ending = start_once();
       Attempt attempt{.exit_code = ending.exit_code,
                       .stop_requested = ending.stop_requested,
+                      .moves = ending.moves,
                       .out_of_grace = ending.out_of_grace,
                       .first = starts_ == 1};
       attempt.trained = history_time() != history_before_;
@@ -82,14 +91,15 @@ class Run {
       const bool failed = verdict == Verdict::failed || verdict == Verdict::exhausted;
       if (failed || verdict == Verdict::stopped) keep_snapshot();
       if (failed) say_share(trained_before);
-      report(ending, verdict);  // who failed is said last
+      if (verdict != Verdict::move) report(ending, verdict);  // who failed is said last
       if (failed) return code;
-      if (verdict == Verdict::restart) {
-        note_fault(ending);
-        code = pause_and_prepare(code);
-      }
-    } while (verdict == Verdict::restart && !signals_.requested());
-    if (verdict == Verdict::restart) {
+      moved_ = verdict == Verdict::move;
+      if (verdict == Verdict::restart) note_fault(ending);
+      const bool again = verdict == Verdict::restart || (verdict == Verdict::move && !find_hosts());
+      if (again) code = pause_and_prepare(code);
+    }
+    if (verdict == Verdict::restart || verdict == Verdict::move) {
+      code = int(ExitCode::requeue);
       keep_snapshot();
       say_stopped();
     } else if (verdict == Verdict::done && snapshots_) {
@@ -208,7 +218,9 @@ class Run {
       child.variables["LOCKSTEP_STARTED"] = bar ? "terminal" : "plain";
     }
     facts_.started = unix_seconds();
-    child.variables["LOCKSTEP_RESTARTED"] = starts_ > 1 ? to_text(facts_) : "";
+    if (starts_ > 1) child.variables["LOCKSTEP_RESTARTED"] = moved_ ? "moved" : to_text(facts_);
+    if (hosts_.elastic())
+      child.is_to_move = [this] { return hosts_.is_to_move(site_.hosts, ranks_); };
     child.variables["LOCKSTEP_SNAPSHOTS"] = snapshots_ ? snapshots_->path() : std::string();
     child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
     say(fmt::format("starting {} rank{} under {}{}{}",
@@ -298,23 +310,19 @@ class Run {
     return code;
   }
 
-  /// skips hosts that are gone. False where none answers, which is one more failed attempt.
-  /// Throws EnvironmentError: that was the last one.
+  /// False where there are too few, which is one more failed attempt. Throws EnvironmentError: that
+  /// was the last one.
   bool find_hosts() {
-    site_.hosts = answering_hosts(flags_.hosts, flags_.ssh);
-    if (site_.hosts.empty()) {
-      const std::string text = fmt::format("none of the hosts {} answers", to_string(flags_.hosts));
+    RunHosts::Found found = hosts_.find();
+    if (found.ranks == 0) {
       if (policy_.next({.exit_code = int(ExitCode::environment)}) != Verdict::restart)
-        throw EnvironmentError(text);
-      say(text);
+        throw EnvironmentError(found.why_none);
+      say(found.why_none);
       return false;
     }
-    TrainFlags train = flags_.train;
+    site_.hosts = std::move(found.hosts);
     site_.cores.count = slots_of(site_.hosts);
-    if (train.ranks > site_.cores.count) train.ranks = 0;
-    ranks_ = choose_ranks(train, site_.devices());
-    if (site_.hosts.size() < flags_.hosts.size())
-      say(fmt::format("only {} answer", to_string(site_.hosts)));
+    ranks_ = found.ranks;
     return true;
   }
 
@@ -324,6 +332,8 @@ class Run {
   LaunchSite site_;
   Launcher launcher_ = Launcher::none;
   int ranks_ = 1;
+  RunHosts hosts_{flags_, [this](const std::string& text) { say(text); }};
+  bool moved_ = false;  // the newest start is on other hosts, without a fault
   RestartPolicy policy_;
   RunProgress standing_;
   RestartFacts facts_;            // of the fault before the newest start

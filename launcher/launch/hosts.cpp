@@ -3,28 +3,23 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <csignal>
-#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <poll.h>
 #include <sstream>
 #include <string_view>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <utility>
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/host/machine.h"
+#include "launcher/launch/host_probe.h"
 #include "launcher/processes/shell_text.h"
 
 namespace lockstep {
 namespace {
 
-constexpr double kProbeSeconds = 10;
 /// As many as a --ranks may be.
 constexpr std::int64_t kMaxSlots = 65536;
 
@@ -83,45 +78,6 @@ void add_entry(HostList& hosts, const std::string& entry) {
   add(hosts, name.substr(0, colon), slots, entry);
 }
 
-bool is_this_host(const std::string& name) {
-  const std::string own = host_name();
-  return name == "localhost" || name == "127.0.0.1" || name == own ||
-         name == own.substr(0, own.find('.')) || name.substr(0, name.find('.')) == own;
-}
-
-pid_t start_probe(const std::string& ssh, const std::string& host) {
-  const pid_t pid = fork();
-  if (pid != 0) return pid;
-  setpgid(0, 0);
-  const int null = open("/dev/null", O_RDWR);
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
-  execlp(ssh.c_str(),
-         ssh.c_str(),
-         "-o",
-         "BatchMode=yes",
-         "-o",
-         "ConnectTimeout=5",
-         host.c_str(),
-         "true",
-         nullptr);
-  _exit(127);
-}
-
-/// Whether the probe succeeded by `deadline`; otherwise it is killed.
-bool await_probe(pid_t pid, std::chrono::steady_clock::time_point deadline) {
-  if (pid < 0) return false;
-  int status = 0;
-  while (waitpid(pid, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      kill(-pid, SIGKILL);
-      waitpid(pid, &status, 0);
-      return false;
-    }
-    poll(nullptr, 0, 10);
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 }  // namespace
 
 std::vector<Host> parse_hosts(const std::string& text) {
@@ -157,14 +113,15 @@ int slots_of(const std::vector<Host>& hosts) {
 }
 
 std::vector<Host> answering_hosts(const std::vector<Host>& hosts, const std::string& ssh) {
-  std::vector<pid_t> probes;
-  for (const Host& host : hosts)
-    probes.push_back(is_this_host(host.name) ? 0 : start_probe(ssh, host.name));
-  const auto deadline = std::chrono::steady_clock::now() +
-                        std::chrono::milliseconds(std::int64_t(kProbeSeconds * 1000));
+  std::vector<HostProbe> probes;
+  probes.reserve(hosts.size());
+  for (const Host& host : hosts) probes.emplace_back(host.name, ssh);
   std::vector<Host> result;
-  for (std::size_t i = 0; i < hosts.size(); ++i)
-    if (probes[i] == 0 || await_probe(probes[i], deadline)) result.push_back(hosts[i]);
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    std::optional<bool> answer;
+    while (!(answer = probes[i].answer())) poll(nullptr, 0, 10);
+    if (*answer) result.push_back(hosts[i]);
+  }
   return result;
 }
 

@@ -22,8 +22,7 @@ std::vector<Host> parse_hosts(const std::string& text);
 std::string to_string(const std::vector<Host>& hosts);
 int slots_of(const std::vector<Host>& hosts);
 
-/// Those of `hosts` that answer `SSH -o BatchMode=yes -o ConnectTimeout=5 HOST true` within 10 s,
-/// all asked at once; this host need not be asked. What the probes print is dropped.
+/// Those of `hosts` that answer a HostProbe, all asked at once: waits for 10 s at most.
 std::vector<Host> answering_hosts(const std::vector<Host>& hosts, const std::string& ssh);
 
 }  // namespace lockstep

@@ -27,13 +27,15 @@ bool would_happen_again(const Attempt& attempt) {
 
 bool was_stopped(const Attempt& attempt) {
   if (attempt.exit_code == int(ExitCode::requeue)) return true;
-  return attempt.exit_code != 0 && attempt.stop_requested &&
-         (attempt.out_of_grace || attempt.exit_code > 128);
+  if (attempt.exit_code == 0) return false;
+  if (attempt.stop_requested) return attempt.out_of_grace || attempt.exit_code > 128;
+  return attempt.moves && attempt.out_of_grace;
 }
 
 RestartPolicy::Verdict RestartPolicy::next(const Attempt& attempt) {
   if (attempt.exit_code == 0) return Verdict::done;
-  if (was_stopped(attempt)) return Verdict::stopped;
+  if (was_stopped(attempt))
+    return attempt.moves && !attempt.stop_requested ? Verdict::move : Verdict::stopped;
   if (attempt.stop_requested || would_happen_again(attempt)) return Verdict::failed;
   if (attempt.progress) without_progress_ = 0;
   if (without_progress_ >= max_restarts_) return Verdict::exhausted;

@@ -7,24 +7,26 @@ namespace lockstep {
 struct Attempt {
   int exit_code = 0;            ///< of the launcher; 128 + signal where one ended it or a rank
   bool stop_requested = false;  ///< this process was asked to stop meanwhile
+  bool moves = false;           ///< the ranks were asked to stop, to start on other hosts
   bool out_of_grace = false;    ///< ... and the ranks had to be ended
   bool first = false;           ///< nothing was started before it
   bool trained = true;          ///< the ranks got as far as training
   bool progress = false;        ///< there is a newer checkpoint than before it
 };
 
-/// The attempt was ended by the wish to stop: by the ranks themselves, before they could take it,
-/// or after the grace time, where mpirun tells no signal but 1.
+/// The attempt was ended by the wish to stop: by the ranks themselves, before they could take it
+/// (where this process was asked to), or after the grace time, where mpirun tells no signal but 1.
 bool was_stopped(const Attempt& attempt);
 
-/// Decides what follows on an attempt. Not retried: 0 done; 75 stopped on request; 2 (usage) and 7
-/// (the loss is not finite), since the same bits would give the same end; 1, 3 and 4 (data,
-/// environment, memory) of a first start that never came to train, since what is wrong there is
-/// for people to put right. Everything else is, above all signals
-/// and 5 (a rank is frozen or stuck): a machine or a neighbour failed.
+/// Decides what follows on an attempt. One that was stopped to start on other hosts is, and does
+/// not count as a restart. Not retried: 0 done; 75 stopped on request; 2 (usage) and 7 (the loss is
+/// not finite), since the same bits would give the same end; 1, 3 and 4 (data, environment, memory)
+/// of a first start that never came to train, since what is wrong there is for people to put right.
+/// Everything else is, above all signals and 5 (a rank is frozen or stuck): a machine or a
+/// neighbour failed.
 class RestartPolicy {
  public:
-  enum class Verdict { done, stopped, failed, exhausted, restart };
+  enum class Verdict { done, stopped, failed, exhausted, restart, move };
 
   /// At most `max_restarts` in a row without a newer checkpoint or snapshot. The first of a row
   /// comes at once; then pauses double from `backoff_s` on to at most five minutes.

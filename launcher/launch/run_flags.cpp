@@ -2,8 +2,13 @@
 #include "launcher/launch/run_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <string_view>
 
+#include "core/base/check.h"
+#include "core/base/parameter_names.h"
+#include "launcher/launch/auto_launch.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/flags.h"
@@ -12,8 +17,29 @@
 namespace lockstep {
 namespace {
 
+constexpr int kMaxRanks = 65536;
+
 bool is_flag(const std::string& argument, std::string_view name) {
   return argument == name || argument.starts_with(std::string(name) + "=");
+}
+
+/// "2:8"; nothing for another text, which is one of train.
+std::optional<RankRange> parse_range(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) return std::nullopt;
+  const char* const end = text.data() + text.size();
+  RankRange range;
+  const auto min = std::from_chars(text.data(), end, range.min);
+  const auto max = std::from_chars(text.data() + colon + 1, end, range.max);
+  const bool valid = min.ec == std::errc() && min.ptr == text.data() + colon &&
+                     max.ec == std::errc() && max.ptr == end && range.min >= 1 &&
+                     range.min <= range.max && range.max <= kMaxRanks;
+  LOCKSTEP_CHECK(valid,
+                 ConfigError,
+                 "--ranks '{}': expected MIN:MAX with 1 <= MIN <= MAX <= {}, such as 2:8",
+                 as_written(text),
+                 kMaxRanks);
+  return range;
 }
 
 struct Raw {
@@ -29,10 +55,12 @@ void declare(CLI::App& app, RunFlags& flags, Raw& raw) {
       ->type_name("auto|mpirun|srun")
       ->capture_default_str()
       ->check(one_of("--launcher", {"auto", "mpirun", "srun"}));
-  app.add_option("--ranks", raw.ranks, "auto: as many as cores or slots and the batch allow")
-      ->type_name("auto|N")
-      ->capture_default_str()
-      ->check(whole_number_or("--ranks", "auto", 1, 65536));
+  app.add_option("--ranks",
+                 raw.ranks,
+                 "auto: as many as cores or slots and the batch allow; MIN:MAX: within these, and "
+                 "other ones where hosts go or come")
+      ->type_name("auto|N|MIN:MAX")
+      ->capture_default_str();
   app.add_option("--hosts", raw.hosts, "hosts and their ranks: a file with one a line, or the list")
       ->type_name("FILE|a:2,b:2");
   app.add_option("--ssh", flags.ssh, "program that reaches another host")
@@ -80,12 +108,22 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
     if (option->count() > 0)
       flags.own.insert(flags.own.end(), {option->get_name(), option->results().back()});
   if (app.count("--hosts") > 0) flags.hosts = parse_hosts(raw.hosts);
+  flags.hosts_text = raw.hosts;
+  flags.elastic = parse_range(raw.ranks);
   std::vector<std::string> checked = train_arguments(flags, false);
-  checked.insert(checked.end(), {"--ranks", raw.ranks});
+  checked.insert(checked.end(), {"--ranks", flags.elastic ? "auto" : raw.ranks});
   flags.train = parse_train_flags(checked);
   if (flags.train.out.empty())
     throw ConfigError("run needs --out DIR", "the folder in which a restart finds its checkpoints");
   return flags;
+}
+
+int ranks_on(const RunFlags& flags, int devices) {
+  TrainFlags train = flags.train;
+  if (!flags.elastic) return choose_ranks(train, devices);
+  train.ranks = 0;
+  const int ranks = choose_ranks(train, std::min(devices, flags.elastic->max));
+  return ranks >= flags.elastic->min ? ranks : 0;
 }
 
 std::vector<std::string> train_arguments(const RunFlags& flags, bool resume) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,17 @@
 
 namespace lockstep {
 
+/// `--ranks MIN:MAX`, both included.
+struct RankRange {
+  int min = 1, max = 1;
+};
+
 /// What `lockstep run` was asked to do.
 struct RunFlags {
   std::string launcher = "auto";
+  std::optional<RankRange> elastic;  ///< as many ranks as there is room for, which may change
   std::vector<Host> hosts;
+  std::string hosts_text;  ///< --hosts as typed, whose file may change
   std::string ssh = "ssh";
   int max_restarts = 3;
   double backoff_s = 5;
@@ -27,6 +35,10 @@ struct RunFlags {
 /// Parses the arguments after `lockstep run`; what it does not know are flags of train. Throws
 /// ConfigError: as parse_train_flags(), no --out.
 RunFlags parse_run_flags(const std::vector<std::string>& arguments);
+
+/// The ranks for so many devices: choose_ranks(), within --ranks MIN:MAX where it was given; 0:
+/// fewer than MIN. Throws as choose_ranks().
+int ranks_on(const RunFlags& flags, int devices);
 
 /// The flags of train for a start: as typed, and --resume auto unless --resume or --force was
 /// given; where the run in flags.train.out is to `resume`, --resume auto, that --out and no

@@ -71,6 +71,7 @@ class Supervision {
     }
     while (!reap()) {
       guard();
+      moves_ = moves_ || (plan_.is_to_move && plan_.is_to_move());
       ask_to_stop();
       wait();
       if (!idle || launcher_hung_ || !(idle->hangs() || does_not_end_the_others())) continue;
@@ -90,6 +91,7 @@ class Supervision {
                                      failed_ ? "a rank had failed" : "its ranks had"));
     output_.finish(signals_.requested() ? kStoppingPatienceMs : kPatienceMs);
     ending.stop_requested = signals_.requested();
+    ending.moves = moves_;
     ending.out_of_grace = stage_ >= Stage::terminated;
     ending.fault = errors_.fault();
     ending.ended = std::chrono::system_clock::now();
@@ -117,7 +119,7 @@ class Supervision {
 
   /// What the time since the wish to stop calls for.
   void ask_to_stop() {
-    if (!signals_.requested()) return;
+    if (!signals_.requested() && !moves_) return;
     const auto now = Clock::now();
     if (stage_ == Stage::running) {
       stage_ = Stage::asked;
@@ -148,7 +150,7 @@ class Supervision {
                                  pollfd{out_ ? out_->read : -1, POLLIN, 0},
                                  output_.out().waited(),
                                  output_.err().waited()};
-    const int pause_ms = signals_.requested() ? 100 : 1000;
+    const int pause_ms = signals_.requested() || moves_ ? 100 : 1000;
     poll(waited.data(), waited.size(), guard_ ? std::min(pause_ms, guard_->pause_ms()) : pause_ms);
     if (waited[0].revents != 0) signals_.read();
     if (waited[1].revents != 0 && !read_errors()) err_.close_read();
@@ -207,6 +209,7 @@ class Supervision {
   std::optional<MpirunGuard> guard_;
   int status_ = 0;
   bool launcher_hung_ = false;
+  bool moves_ = false;
   Stage stage_ = Stage::running;
   Clock::time_point asked_, repeated_, terminated_;
   std::optional<Clock::time_point> failed_;

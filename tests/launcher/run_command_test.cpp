@@ -64,6 +64,24 @@ TEST(RestartPolicy, AStopIsNoFailure) {
   EXPECT_EQ(policy.next(stopped), Verdict::done);
 }
 
+TEST(RestartPolicy, AMoveIsNoRestart) {
+  RestartPolicy policy(0, 1);
+  Attempt moves = attempt(75);
+  moves.moves = true;
+  EXPECT_EQ(policy.next(moves), Verdict::move);
+  moves.exit_code = 137;  // ranks that did not stop within the grace time
+  moves.out_of_grace = true;
+  EXPECT_EQ(policy.next(moves), Verdict::move);
+  EXPECT_EQ(policy.restarts(), 0);
+  moves.stop_requested = true;
+  EXPECT_EQ(policy.next(moves), Verdict::stopped);
+  moves.exit_code = 0;
+  EXPECT_EQ(policy.next(moves), Verdict::done) << "the last step came first";
+  Attempt failed = attempt(137);
+  failed.moves = true;
+  EXPECT_EQ(policy.next(failed), Verdict::exhausted) << "a rank was killed meanwhile";
+}
+
 TEST(RestartPolicy, ProgressResetsCountAndPause) {
   RestartPolicy policy(2, 5);
   EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
@@ -255,6 +273,22 @@ TEST(RunFlags, OwnFlagsAndThoseOfTrain) {
               ElementsAre("--out", "x", "--lr", "0.5", "--resume", "auto", "--ranks", "auto"));
   EXPECT_THAT(train_arguments(parse_run_flags({"--out=x"}), false),
               ElementsAre("--out=x", "--resume", "auto", "--ranks", "auto"));
+}
+
+TEST(RunFlags, ARangeOfRanks) {
+  const RunFlags flags = parse_run_flags(
+      {"--out=x", "--hosts=a:2,b:3", "--ranks=2:4", "--global-batch=12", "--micro-batch=1"});
+  ASSERT_TRUE(flags.elastic);
+  EXPECT_EQ(flags.elastic->min, 2);
+  EXPECT_EQ(flags.elastic->max, 4);
+  EXPECT_EQ(flags.hosts_text, "a:2,b:3");
+  EXPECT_EQ(flags.train.ranks, 0);
+  EXPECT_EQ(ranks_on(flags, 1), 0);
+  EXPECT_EQ(ranks_on(flags, 2), 2);
+  EXPECT_EQ(ranks_on(flags, 5), 4);
+  EXPECT_FALSE(parse_run_flags({"--out=x", "--ranks=2"}).elastic);
+  for (const char* wrong : {"3:2", "0:2", "2:", ":2", ":", "a:2", "2:70000", "1:2:3", "1 :2"})
+    EXPECT_THROW(parse_run_flags({"--out=x", "--ranks", wrong}), ConfigError) << wrong;
 }
 
 TEST(LaunchCommand, AColonInThePathOfRawOutput) {

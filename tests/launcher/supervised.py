@@ -121,6 +121,25 @@ class SupervisedTest(ProgramTest):
         return self.summary("undisturbed")["weights_sha256"]
 
 
+    def make_ssh(self):
+        """Plays ssh to hosts that are this machine, until those that a file `gone` names are gone.
+
+        Each has its name and its folder for temporary files: Open MPI 5's daemons are told apart by them."""
+        ssh = self.write("ssh", f"""#!/bin/bash
+while [[ $1 == -* ]]; do [[ $1 == -o ]] && shift; shift; done
+grep -sqw "$1" {self.folder}/gone && exit 255
+host=${{1#*@}}
+shift
+export TMPDIR={self.folder}/tmp_$host
+mkdir -p $TMPDIR
+if unshare --uts true 2>/dev/null; then
+  exec unshare --uts bash -c "echo $host >/proc/sys/kernel/hostname; $*"
+fi
+exec bash -c "$*"
+""")
+        ssh.chmod(0o755)
+        return ssh
+
 class Supervised(SupervisedTest):
     def test_a_killed_rank_costs_no_bit(self):
         process = self.run_supervised()
@@ -283,25 +302,6 @@ class Supervised(SupervisedTest):
                                    *FLAGS, "--out=run"])
         self.expect_error(result, 2, "holds no run")
         self.assertEqual([p.name for p in (self.folder / "run").iterdir()], ["notes"])
-
-    def make_ssh(self):
-        """Plays ssh to hosts that are this machine, until those that a file `gone` names are gone.
-
-        Each has its name and its folder for temporary files: Open MPI 5's daemons are told apart by them."""
-        ssh = self.write("ssh", f"""#!/bin/bash
-while [[ $1 == -* ]]; do [[ $1 == -o ]] && shift; shift; done
-grep -sqw "$1" {self.folder}/gone && exit 255
-host=${{1#*@}}
-shift
-export TMPDIR={self.folder}/tmp_$host
-mkdir -p $TMPDIR
-if unshare --uts true 2>/dev/null; then
-  exec unshare --uts bash -c "echo $host >/proc/sys/kernel/hostname; $*"
-fi
-exec bash -c "$*"
-""")
-        ssh.chmod(0o755)
-        return ssh
 
     def test_no_path_is_a_command_on_another_host(self):
         marks = [self.folder / f"run_{i}" for i in range(3)]

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+
+namespace lockstep {
+
+/// Asks a host whether it answers: `SSH -o BatchMode=yes -o ConnectTimeout=5 HOST true`, which has
+/// 10 s; what it prints is dropped. This host is not asked and answers. Of one thread.
+class HostProbe {
+ public:
+  HostProbe(const std::string& host, const std::string& ssh);
+  ~HostProbe();
+  HostProbe(HostProbe&& other) noexcept;
+  HostProbe& operator=(HostProbe&&) = delete;
+
+  /// Nothing as long as it is not known; never waits. A probe that is killed, as the
+  /// supervisor kills all that ranks have left, does not answer.
+  std::optional<bool> answer();
+
+ private:
+  pid_t pid_ = -1;  // of the process, as long as it runs
+  std::optional<bool> answer_;
+  std::chrono::steady_clock::time_point deadline_;
+};
+
+}  // namespace lockstep
