@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/number_format.h"
 #include "core/exec/communicator.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
@@ -18,6 +19,9 @@
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/place.h"
 #include "launcher/doctor/report.h"
+#include "launcher/launch/shm_backing_dir.h"
+#include "launcher/output/snapshot_folder.h"
+#include "launcher/processes/shell_text.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
 #include "lockstep/error.h"
@@ -38,6 +42,7 @@ struct DoctorFlags {
   std::string out = "runs";
   std::string ranks = "1";
   bool json = false;
+  bool clean = false;
   bool answer = false;
 };
 
@@ -54,8 +59,44 @@ void declare(CLI::App& app, DoctorFlags& flags) {
   app.add_option("--out", flags.out, "the folder that a run would write to")
       ->type_name("DIR")
       ->capture_default_str();
+  app.add_flag("--clean",
+               flags.clean,
+               "removes what runs that are gone have left in /dev/shm, names what it keeps, and "
+               "checks nothing");
   // A rank that the doctor itself starts, to see whether MPI connects it.
   app.add_flag("--answer", flags.answer)->group("");
+}
+
+/// Removes from /dev/shm what no run can use, and says of the rest what it is.
+int clean() {
+  using Run = LeftSnapshots::Run;
+  bool found = false;
+  for (const std::string& path : remove_abandoned_segments()) {
+    fmt::print("removed  {}: shared memory of ranks that are gone\n", path);
+    found = true;
+  }
+  for (const LeftSnapshots& left : left_snapshots()) {
+    found = true;
+    const std::string what =
+        fmt::format("{}: snapshots of {}{}, {}",
+                    left.folder.string(),
+                    left.out.empty() ? "an unknown run" : left.out.string(),
+                    left.step < 0 ? "" : fmt::format(" up to step {}", left.step),
+                    format_bytes(double(left.bytes)));
+    if (left.run == Run::gone && remove_left(left)) {
+      fmt::print("removed  {}; the run is gone\n", what);
+      continue;
+    }
+    fmt::print("kept     {}; {}\n         or give them up: rm -r {}\n",
+               what,
+               left.run == Run::ended
+                   ? fmt::format("the next lockstep run with --out {} takes them over",
+                                 for_shell(left.out.string()))
+                   : std::string("what has become of the run cannot be told: is its disk mounted?"),
+               left.folder.string());
+  }
+  if (!found) fmt::print("nothing to remove in /dev/shm\n");
+  return 0;
 }
 
 void find_place(Communicator& ranks,
@@ -140,6 +181,7 @@ int doctor_command(const std::vector<std::string>& arguments) {
   DoctorFlags flags;
   declare(app, flags);
   if (print_help(parse_command_line(app, arguments))) return 0;
+  if (flags.clean) return clean();
   doctor::Environment environment = doctor::this_machine();
   environment.device = flags.device;
   environment.out = flags.out;

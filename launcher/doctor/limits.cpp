@@ -70,10 +70,11 @@ Finding check_shared_memory(const Environment& environment) {
                                           environment.ranks_here == 1 ? "" : "s",
                                           bytes_text(double(needed)));
   if (space->bytes >= needed)
-    return warn(kShared,
-                lacking + ": others have filled it",
-                "ls -la /dev/shm, and remove what no program uses any more: rm -r "
-                "/dev/shm/{vader,sm}_segment.* /dev/shm/lockstep-*");
+    return warn(
+        kShared,
+        lacking + ": others have filled it",
+        "lockstep doctor --clean; then ls -la /dev/shm, and remove what no program uses any more: "
+        "rm -r /dev/shm/{vader,sm}_segment.*");
   return warn(kShared, lacking + ": it is too small", remedy);
 }
 

@@ -2,10 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "launcher/launch/supervisor.h"
 
 namespace lockstep {
+
+/// Removes folders of ShmBackingDir that killed processes of this user have left, a minute old or
+/// more, and returns their paths.
+std::vector<std::string> remove_abandoned_segments();
 
 /// A folder in /dev/shm for the shared memory of a child's ranks (Open MPI's vader segments, 4 MB a
 /// rank), which killed ranks do not remove: removed with all it holds, and so are those

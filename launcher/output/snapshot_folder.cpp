@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/output/snapshot_folder.h"
 
+#include <algorithm>
 #include <exception>
 #include <fmt/format.h>
 #include <random>
@@ -52,28 +53,23 @@ fs::path named_by(const fs::path& run, FolderLink& link) {
   return is_memory_folder(folder, kKind) && io::is_private(folder) ? folder : fs::path();
 }
 
-/// The run's folder is not there, though the one around it is, or names another one. A disk that is
-/// not mounted, or fails, tells nothing.
-bool is_orphan(const fs::path& folder) {
-  const FolderLink owner = read_link(folder / kOwner);
-  if (owner.path.empty()) return false;  // it is being made
+/// What has become of the run in `out`, which `folder` names. A disk that is not mounted, or fails,
+/// tells nothing.
+LeftSnapshots::Run run_of(const fs::path& folder, const fs::path& out) {
+  using Run = LeftSnapshots::Run;
+  if (out.empty()) return Run::unknown;  // the folder is being made
   std::error_code error;
-  const fs::path run = owner.path;
-  const fs::file_type type = fs::status(run, error).type();
-  if (type == fs::file_type::not_found) return fs::is_directory(run.parent_path(), error);
-  const FolderLink link = read_link(run / SnapshotFolder::kLink);
-  return !link.path.empty() && link.path != folder.string();
+  const fs::file_type type = fs::status(out, error).type();
+  if (type == fs::file_type::not_found)
+    return fs::is_directory(out.parent_path(), error) ? Run::gone : Run::unknown;
+  const FolderLink link = read_link(out / SnapshotFolder::kLink);
+  if (link.path.empty()) return Run::unknown;
+  return link.path == folder.string() ? Run::ended : Run::gone;
 }
 
 void remove_orphans() {
-  for (const fs::path& folder : memory_folders(kKind)) {
-    if (!io::is_private(folder) || !is_orphan(folder)) continue;
-    const int lock = lock_memory_folder(folder);
-    if (lock < 0) continue;
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-    close(lock);
-  }
+  for (const LeftSnapshots& left : left_snapshots())
+    if (left.run == LeftSnapshots::Run::gone) remove_left(left);
 }
 
 std::int64_t newest_step_in(const fs::path& folder) {
@@ -169,6 +165,29 @@ void SnapshotFolder::tidy() const {
 void SnapshotFolder::clear() const {
   tidy();
   if (!path_.empty()) io::remove_checkpoints(path_);
+}
+
+std::vector<LeftSnapshots> left_snapshots() {
+  std::vector<LeftSnapshots> all;
+  for (const fs::path& folder : memory_folders(kKind)) {
+    if (!io::is_private(folder)) continue;
+    const int lock = lock_memory_folder(folder);
+    if (lock < 0) continue;
+    const fs::path out = read_link(folder / kOwner).path;
+    all.push_back({folder, out, run_of(folder, out), newest_step_in(folder), io::bytes_in(folder)});
+    close(lock);
+  }
+  std::ranges::sort(all, {}, &LeftSnapshots::folder);
+  return all;
+}
+
+bool remove_left(const LeftSnapshots& left) {
+  const int lock = lock_memory_folder(left.folder);
+  if (lock < 0) return false;
+  std::error_code ignored;
+  fs::remove_all(left.folder, ignored);
+  close(lock);
+  return true;
 }
 
 }  // namespace lockstep

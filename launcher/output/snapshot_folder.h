@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -56,5 +57,24 @@ class SnapshotFolder {
   bool is_taken_over_ = false;
   int lock_ = -1;
 };
+
+/// A folder of snapshots in memory that no supervisor uses.
+struct LeftSnapshots {
+  enum class Run {
+    ended,   ///< is there, and its next supervisor takes the snapshots over
+    gone,    ///< its folder was removed, or has other snapshots: these are of no more use
+    unknown  ///< cannot be told: perhaps its disk is not mounted
+  };
+  std::filesystem::path folder;
+  std::filesystem::path out = {};  ///< of the run; empty: the folder does not say
+  Run run = Run::unknown;
+  std::int64_t step = -1;   ///< steps of the newest; -1: none
+  std::uint64_t bytes = 0;  ///< of memory
+};
+
+/// All of this user's on this host, by name. Never throws.
+std::vector<LeftSnapshots> left_snapshots();
+/// Gives the memory back. False: a supervisor uses it by now.
+bool remove_left(const LeftSnapshots& left);
 
 }  // namespace lockstep

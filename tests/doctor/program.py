@@ -2,6 +2,9 @@
 """`lockstep doctor` as a user runs it; `python3 program.py PROGRAM Doctor`, with tests/launcher on
 PYTHONPATH."""
 import json
+import pathlib
+import shutil
+import tempfile
 
 from program_test import ProgramTest, main
 
@@ -47,6 +50,25 @@ class Doctor(ProgramTest):
         self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
         self.assertRegex(result.stdout, r"FAIL +(driver|devices) ")
         self.assertIn("fix: ", result.stdout)
+
+    def leave_snapshots(self, out):
+        """As a supervisor that is killed leaves them."""
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-snapshots-", dir="/dev/shm"))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        (folder / "run").write_text(f"{out}\nword\n")
+        (folder / "weights").write_bytes(bytes(3 << 20))
+        return folder
+
+    def test_clean_removes_what_no_run_can_use(self):
+        kept, gone, away = (self.leave_snapshots(self.folder / out) for out in ("kept", "gone", "disk/run"))
+        self.write("kept/.snapshots", f"{kept}\nword\n")
+        result = self.doctor("--clean")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, rf"removed +{gone}: snapshots of {self.folder}/gone, 3\.00 MiB")
+        self.assertRegex(result.stdout, rf"kept +{kept}: .*--out {self.folder}/kept takes them over\n.*rm -r {kept}\n")
+        self.assertRegex(result.stdout, rf"kept +{away}: .*mounted\?\n.*rm -r {away}\n")
+        self.assertEqual([f.exists() for f in (kept, gone, away)], [True, False, True])
+        self.assertEqual(list(self.folder.glob("runs")), [], "it checks nothing")
 
     def test_one_rank_of_mpirun(self):
         result = self.run_command([*MPIRUN, "-np", "1", self.program, "doctor", "--device", "cpu"])

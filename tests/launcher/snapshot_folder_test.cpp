@@ -60,6 +60,42 @@ TEST_F(SnapshotFolderTest, WithoutASnapshotNothingStays) {
   EXPECT_FALSE(fs::exists(link()));
 }
 
+TEST_F(SnapshotFolderTest, WhatIsLeftIsKnownByItsRun) {
+  const auto find = [](const fs::path& folder) -> std::optional<LeftSnapshots> {
+    for (const LeftSnapshots& left : left_snapshots())
+      if (left.folder == folder) return left;
+    return std::nullopt;
+  };
+  {
+    const SnapshotFolder used(out(), false);
+    EXPECT_FALSE(find(used.path())) << "a supervisor has it";
+  }
+  const fs::path folder = leave(7);
+  auto left = find(folder);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->run, LeftSnapshots::Run::ended);
+  EXPECT_EQ(left->out, out());
+  EXPECT_EQ(left->step, 7);
+  EXPECT_GT(left->bytes, 0u);
+  fs::rename(root_, root_.string() + "_away");  // as where a disk is not mounted
+  left = find(folder);
+  fs::rename(root_.string() + "_away", root_);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->run, LeftSnapshots::Run::unknown);
+  fs::remove_all(out());
+  left = find(folder);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->run, LeftSnapshots::Run::gone);
+  {
+    fs::create_directories(out());
+    SnapshotFolder other(out(), false);  // which removes it as well
+    EXPECT_FALSE(fs::exists(folder));
+    EXPECT_FALSE(remove_left({.folder = other.path()})) << "a supervisor has it";
+    EXPECT_TRUE(fs::exists(other.path()));
+    other.remove();
+  }
+}
+
 TEST_F(SnapshotFolderTest, WhatAnEarlierSupervisorLeftIsTakenOver) {
   const fs::path left = leave(7);
   fs::create_directories(left / ".step_00000009.tmp");  // its ranks were killed while they wrote
