@@ -19,7 +19,7 @@ struct Env {
   /// their output ends on one, otherwise "plain".
   std::optional<std::string> started;
   /// LOCKSTEP_RESTARTED: set by `lockstep run` from the second start on: what is in --out comes
-  /// from an earlier one. Its text tells of the fault between: RestartFacts.
+  /// from an earlier one. Its text tells of the fault between (RestartFacts), or is "moved".
   std::optional<std::string> restarted;
   /// LOCKSTEP_SNAPSHOTS: set by `lockstep run`: the folder in memory for the ranks' snapshots.
   std::optional<std::string> snapshots;

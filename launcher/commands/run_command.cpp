@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "launcher/settings/command_line.h"
 #include "lockstep/console.h"
 #include "lockstep/error.h"
+#include "parallel/batch/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -48,13 +50,7 @@ class Run {
         policy_(flags.max_restarts, flags.backoff_s) {
     RunFolder::check(out(), existing_folder(flags_.train));
     ranks_ = ranks_on(flags_, site_.devices());
-    if (ranks_ == 0 && site_.hosts.empty())
-      throw EnvironmentError(
-          fmt::format("--ranks {}:{}: the {} devices here and the batch allow fewer",
-                      flags_.elastic->min,
-                      flags_.elastic->max,
-                      site_.devices()),
-          "give a smaller MIN, more --hosts, or a --global-batch of more shards");
+    if (ranks_ == 0) refuse_range();
     launcher_ = choose_launcher(flags_, site_, ranks_);
     if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
@@ -69,14 +65,18 @@ class Run {
     const double trained_before = standing_.trained_s;
     int code = 0;
     Verdict verdict = Verdict::restart;
-    if (hosts_.elastic() && !find_hosts()) code = pause_and_prepare(code);
+    if (hosts_.watched() && !find_hosts()) code = pause_and_prepare(code);
     while ((verdict == Verdict::restart || verdict == Verdict::move) && !signals_.requested()) {
       const Ending ending = start_once();
       Attempt attempt{.exit_code = ending.exit_code,
                       .stop_requested = ending.stop_requested,
                       .moves = ending.moves,
                       .out_of_grace = ending.out_of_grace,
-                      .first = starts_ == 1};
+                      .first = starts_ == 1 || (moved_ && !begun_here_)};
+      // A rank that failed before it could stop is a fault.
+      const bool heeded =
+          ending.exit_code == int(ExitCode::requeue) || ending.exit_code == 128 + SIGUSR1;
+      if (!heeded && !ending.fault.text.empty()) attempt.moves = false;
       attempt.trained = history_time() != history_before_;
       begun_here_ |= attempt.trained;
       const RunProgress before = standing_;
@@ -91,8 +91,9 @@ class Run {
       const bool failed = verdict == Verdict::failed || verdict == Verdict::exhausted;
       if (failed || verdict == Verdict::stopped) keep_snapshot();
       if (failed) say_share(trained_before);
-      if (verdict != Verdict::move) report(ending, verdict);  // who failed is said last
+      report(ending, verdict);  // who failed is said last
       if (failed) return code;
+      if (verdict == Verdict::restart && moved_ && !attempt.trained) hosts_.refuse_new(site_.hosts);
       moved_ = verdict == Verdict::move;
       if (verdict == Verdict::restart) note_fault(ending);
       const bool again = verdict == Verdict::restart || (verdict == Verdict::move && !find_hosts());
@@ -133,11 +134,24 @@ class Run {
   /// Whether the newest start has led to a newer checkpoint or, where it lived for long enough, to
   /// a newer snapshot: there is one soon after each start, also of ranks that die of it.
   bool has_progress(const RunProgress& before) {
-    constexpr double kLongEnough = 30;  // seconds
     const std::int64_t saved = glance_at(out(), RunProgress()).step;
     const bool newer_on_disk = saved > std::exchange(saved_step_, saved);
+    constexpr double kLongEnough = 30;  // seconds
     const bool lived = unix_seconds() - facts_.started >= kLongEnough;
     return standing_.step > before.step && (newer_on_disk || lived);
+  }
+
+  /// Throws why the first start has no number of ranks within --ranks MIN:MAX. With --hosts fewer
+  /// may answer later, but no more than there are.
+  void refuse_range() const {
+    const auto [min, max] = *flags_.rank_range;
+    if (site_.devices() >= min) (void)plan_batch(flags_.train.options, min);  // says why
+    throw EnvironmentError(fmt::format("--ranks {}:{}: there is room for {} rank{}",
+                                       min,
+                                       max,
+                                       site_.devices(),
+                                       site_.devices() == 1 ? "" : "s"),
+                           "give a smaller MIN or more --hosts");
   }
 
   /// The newest checkpoint or snapshot that verifies. Checkpoints are not read where a snapshot is
@@ -218,8 +232,10 @@ class Run {
       child.variables["LOCKSTEP_STARTED"] = bar ? "terminal" : "plain";
     }
     facts_.started = unix_seconds();
-    if (starts_ > 1) child.variables["LOCKSTEP_RESTARTED"] = moved_ ? "moved" : to_text(facts_);
-    if (hosts_.elastic())
+    // Set in any case: an inherited one is not of this run, and mpirun warns where it lacks what it
+    // is to hand on.
+    child.variables["LOCKSTEP_RESTARTED"] = starts_ == 1 ? "" : moved_ ? "moved" : to_text(facts_);
+    if (hosts_.watched())
       child.is_to_move = [this] { return hosts_.is_to_move(site_.hosts, ranks_); };
     child.variables["LOCKSTEP_SNAPSHOTS"] = snapshots_ ? snapshots_->path() : std::string();
     child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
@@ -280,12 +296,12 @@ class Run {
 
   void report(const Ending& ending, Verdict verdict) {
     if (verdict == Verdict::done) return;
-    if (verdict == Verdict::stopped) {
+    if (verdict == Verdict::stopped || verdict == Verdict::move) {
       if (ending.exit_code != int(ExitCode::requeue))
         say(fmt::format("the ranks were ended {}",
                         ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
                                             : std::string("while they started")));
-      say_stopped();
+      if (verdict == Verdict::stopped) say_stopped();
       return;
     }
     const ReportedFault& fault = ending.fault;
@@ -323,6 +339,7 @@ class Run {
     site_.hosts = std::move(found.hosts);
     site_.cores.count = slots_of(site_.hosts);
     ranks_ = found.ranks;
+    signals_.read();  // of the seconds that this took
     return true;
   }
 

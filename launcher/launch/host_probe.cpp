@@ -22,6 +22,7 @@ bool is_this_host(const std::string& name) {
 
 pid_t start(const std::string& host, const std::string& ssh) {
   const pid_t pid = fork();
+  if (pid > 0) setpgid(pid, pid);  // whichever of the two comes first
   if (pid != 0) return pid;
   setpgid(0, 0);
   const int null = open("/dev/null", O_RDWR);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/launch/host_probe.h"
@@ -26,7 +27,8 @@ class HostWatch {
         pause_(pause),
         next_(Clock::now() + pause) {}
 
-  /// To be called about once a second; never waits. `used`: the hosts with ranks, in the order of
+  /// To be called at least once a second; never waits. `used`: the hosts with ranks, in the order
+  /// of
   /// --hosts. Returns the hosts that there are, in that order, where a look has ended that found
   /// the same as the one before: a file may be half written, and a host that is starting may answer
   /// once. A file that cannot be read changes nothing.

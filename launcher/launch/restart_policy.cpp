@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 
 #include "lockstep/error.h"
 
@@ -29,15 +30,16 @@ bool was_stopped(const Attempt& attempt) {
   if (attempt.exit_code == int(ExitCode::requeue)) return true;
   if (attempt.exit_code == 0) return false;
   if (attempt.stop_requested) return attempt.out_of_grace || attempt.exit_code > 128;
-  return attempt.moves && attempt.out_of_grace;
+  // Ranks on other hosts that are starting do not ignore SIGUSR1 yet.
+  return attempt.moves && (attempt.out_of_grace || attempt.exit_code == 128 + SIGUSR1);
 }
 
 RestartPolicy::Verdict RestartPolicy::next(const Attempt& attempt) {
   if (attempt.exit_code == 0) return Verdict::done;
+  if (attempt.progress) without_progress_ = 0;
   if (was_stopped(attempt))
     return attempt.moves && !attempt.stop_requested ? Verdict::move : Verdict::stopped;
   if (attempt.stop_requested || would_happen_again(attempt)) return Verdict::failed;
-  if (attempt.progress) without_progress_ = 0;
   if (without_progress_ >= max_restarts_) return Verdict::exhausted;
   ++without_progress_;
   ++restarts_;

@@ -18,12 +18,12 @@ struct Attempt {
 /// (where this process was asked to), or after the grace time, where mpirun tells no signal but 1.
 bool was_stopped(const Attempt& attempt);
 
-/// Decides what follows on an attempt. One that was stopped to start on other hosts is, and does
-/// not count as a restart. Not retried: 0 done; 75 stopped on request; 2 (usage) and 7 (the loss is
-/// not finite), since the same bits would give the same end; 1, 3 and 4 (data, environment, memory)
-/// of a first start that never came to train, since what is wrong there is for people to put right.
-/// Everything else is, above all signals and 5 (a rank is frozen or stuck): a machine or a
-/// neighbour failed.
+/// Decides what follows on an attempt. After one that was stopped to start on other hosts the ranks
+/// start again, which does not count as a restart. Not retried: 0 done; 75 stopped on request; 2
+/// (usage) and 7 (the loss is not finite), since the same bits would give the same end; 1, 3 and 4
+/// (data, environment, memory) of a first start that never came to train, since what is wrong there
+/// is for people to put right. Everything else is, above all signals and 5 (a rank is frozen or
+/// stuck): a machine or a neighbour failed.
 class RestartPolicy {
  public:
   enum class Verdict { done, stopped, failed, exhausted, restart, move };

@@ -4,7 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
@@ -13,6 +15,7 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/flags.h"
 #include "lockstep/error.h"
+#include "parallel/batch/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -57,10 +60,14 @@ void declare(CLI::App& app, RunFlags& flags, Raw& raw) {
       ->check(one_of("--launcher", {"auto", "mpirun", "srun"}));
   app.add_option("--ranks",
                  raw.ranks,
-                 "auto: as many as cores or slots and the batch allow; MIN:MAX: within these, and "
-                 "other ones where hosts go or come")
+                 "auto: as many as cores or slots and the batch allow; MIN:MAX: between these, as "
+                 "the hosts of --hosts go and come")
       ->type_name("auto|N|MIN:MAX")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check([](std::string& text) {
+        if (text.find(':') != std::string::npos) return std::string();  // parse_range()
+        return whole_number_or("--ranks", "auto", 1, kMaxRanks)(text);
+      });
   app.add_option("--hosts", raw.hosts, "hosts and their ranks: a file with one a line, or the list")
       ->type_name("FILE|a:2,b:2");
   app.add_option("--ssh", flags.ssh, "program that reaches another host")
@@ -108,22 +115,31 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments) {
     if (option->count() > 0)
       flags.own.insert(flags.own.end(), {option->get_name(), option->results().back()});
   if (app.count("--hosts") > 0) flags.hosts = parse_hosts(raw.hosts);
-  flags.hosts_text = raw.hosts;
-  flags.elastic = parse_range(raw.ranks);
+  std::error_code ignored;
+  const bool file = std::filesystem::is_regular_file(raw.hosts, ignored);
+  flags.hosts_text = file ? std::filesystem::absolute(raw.hosts).string() : raw.hosts;
+  flags.rank_range = parse_range(raw.ranks);
   std::vector<std::string> checked = train_arguments(flags, false);
-  checked.insert(checked.end(), {"--ranks", flags.elastic ? "auto" : raw.ranks});
+  checked.insert(checked.end(), {"--ranks", flags.rank_range ? "auto" : raw.ranks});
   flags.train = parse_train_flags(checked);
+  const TrainOptions& options = flags.train.options;
+  LOCKSTEP_CHECK(!flags.rank_range || options.accumulation == 0 || options.micro_batch > 0,
+                 ConfigError,
+                 "--ranks {}: --accumulation without --micro-batch gives each number of ranks "
+                 "another micro-batch, "
+                 "which a run keeps; give --micro-batch instead",
+                 raw.ranks);
   if (flags.train.out.empty())
     throw ConfigError("run needs --out DIR", "the folder in which a restart finds its checkpoints");
   return flags;
 }
 
 int ranks_on(const RunFlags& flags, int devices) {
-  TrainFlags train = flags.train;
-  if (!flags.elastic) return choose_ranks(train, devices);
-  train.ranks = 0;
-  const int ranks = choose_ranks(train, std::min(devices, flags.elastic->max));
-  return ranks >= flags.elastic->min ? ranks : 0;
+  if (!flags.rank_range) return choose_ranks(flags.train, devices);
+  for (int ranks = std::min(devices, flags.rank_range->max); ranks >= flags.rank_range->min;
+       --ranks)
+    if (try_plan_batch(flags.train.options, ranks)) return ranks;
+  return 0;
 }
 
 std::vector<std::string> train_arguments(const RunFlags& flags, bool resume) {

@@ -18,9 +18,9 @@ struct RankRange {
 /// What `lockstep run` was asked to do.
 struct RunFlags {
   std::string launcher = "auto";
-  std::optional<RankRange> elastic;  ///< as many ranks as there is room for, which may change
+  std::optional<RankRange> rank_range;  ///< as many as there is room for, which may change
   std::vector<Host> hosts;
-  std::string hosts_text;  ///< --hosts as typed, whose file may change
+  std::string hosts_text;  ///< --hosts: as typed, or the whole path of its file, which may change
   std::string ssh = "ssh";
   int max_restarts = 3;
   double backoff_s = 5;
@@ -33,11 +33,12 @@ struct RunFlags {
 };
 
 /// Parses the arguments after `lockstep run`; what it does not know are flags of train. Throws
-/// ConfigError: as parse_train_flags(), no --out.
+/// ConfigError: as parse_train_flags(), no --out, --ranks MIN:MAX with an accumulation that would
+/// change with them.
 RunFlags parse_run_flags(const std::vector<std::string>& arguments);
 
-/// The ranks for so many devices: choose_ranks(), within --ranks MIN:MAX where it was given; 0:
-/// fewer than MIN. Throws as choose_ranks().
+/// The ranks for so many devices: choose_ranks(), which may throw, or with --ranks MIN:MAX the most
+/// within these that the batch can be planned for; 0: none, which does not throw.
 int ranks_on(const RunFlags& flags, int devices);
 
 /// The flags of train for a start: as typed, and --resume auto unless --resume or --force was

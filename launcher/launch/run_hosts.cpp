@@ -8,11 +8,27 @@
 #include "lockstep/error.h"
 
 namespace lockstep {
+namespace {
+
+bool has(const std::vector<Host>& hosts, const std::string& name) {
+  return std::ranges::find(hosts, name, &Host::name) != hosts.end();
+}
+
+/// Whether `found` has the slots that `ranks` ranks on `used`, filled in this order, take.
+bool all_stay(const std::vector<Host>& used, int ranks, const std::vector<Host>& found) {
+  for (const Host& host : used) {
+    const int taken = std::min(host.slots, ranks);
+    ranks -= taken;
+    const auto same = std::ranges::find(found, host.name, &Host::name);
+    if (taken > (same == found.end() ? 0 : same->slots)) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 RunHosts::RunHosts(const RunFlags& flags, std::function<void(const std::string&)> say)
-    : flags_(flags), say_(std::move(say)), hosts_(flags.hosts) {
-  if (flags.elastic && !flags.hosts.empty()) watch_.emplace(flags.hosts_text, flags.ssh);
-}
+    : flags_(flags), say_(std::move(say)), hosts_(flags.hosts) {}
 
 void RunHosts::read_again() {
   try {
@@ -23,19 +39,25 @@ void RunHosts::read_again() {
 }
 
 std::string RunHosts::too_few(const std::vector<Host>& hosts) const {
-  const auto [min, max] = *flags_.elastic;
-  return fmt::format("{} {} not enough for the {} ranks of --ranks {}:{}",
-                     to_string(hosts),
-                     hosts.size() == 1 ? "is" : "are",
+  const auto [min, max] = *flags_.rank_range;
+  return fmt::format("{} for the batch to be planned on {} ranks or more of --ranks {}:{}",
+                     hosts.empty() ? "no host answers" : to_string(hosts) + " do not suffice",
                      min,
                      min,
                      max);
 }
 
+std::vector<Host> RunHosts::without_refused(std::vector<Host> hosts) const {
+  std::erase_if(hosts, [&](const Host& host) { return refused_.contains(host.name); });
+  return hosts;
+}
+
 RunHosts::Found RunHosts::find() {
-  if (watch_) read_again();
-  Found found;
-  found.hosts = answering_hosts(hosts_, flags_.ssh);
+  if (watched()) {
+    read_again();
+    watch_.emplace(flags_.hosts_text, flags_.ssh);
+  }
+  Found found{.hosts = answering_hosts(without_refused(hosts_), flags_.ssh)};
   if (found.hosts.empty()) {
     found.why_none = fmt::format("none of the hosts {} answers", to_string(hosts_));
     return found;
@@ -51,27 +73,34 @@ RunHosts::Found RunHosts::find() {
 }
 
 bool RunHosts::is_to_move(const std::vector<Host>& used, int ranks) {
-  if (!watch_) return false;
-  const auto found = watch_->look(used);
-  if (!found || *found == used) return false;
-  const int there = ranks_on(flags_, slots_of(*found));
-  const bool all_stay = std::ranges::all_of(used, [&](const Host& host) {
-    const auto same = std::ranges::find(*found, host.name, &Host::name);
-    return same != found->end() && same->slots >= host.slots;
-  });
-  if (there > ranks || (there > 0 && !all_stay)) {
+  auto looked = watch_ ? watch_->look(used) : std::nullopt;
+  if (!looked) return false;
+  const std::vector<Host> found = without_refused(std::move(*looked));
+  const int there = ranks_on(flags_, slots_of(found));
+  const bool stay = all_stay(used, ranks, found);
+  if (there > ranks || (there > 0 && !stay)) {
     say_(
         fmt::format("the hosts are {} now, for {} rank{} instead of {}: the ranks stop with a "
                     "checkpoint and continue there",
-                    to_string(*found),
+                    to_string(found),
                     there,
                     there == 1 ? "" : "s",
                     ranks));
+    before_ = used;
     return true;
   }
-  if (there == 0 && std::exchange(refused_, *found) != *found)
-    say_(too_few(*found) + ": the ranks stay where they are");
+  if (there == 0 && !stay && std::exchange(told_, found) != found)
+    say_(too_few(found) + ": the ranks stay where they are");
   return false;
+}
+
+void RunHosts::refuse_new(const std::vector<Host>& used) {
+  for (const Host& host : used) {
+    if (has(before_, host.name)) continue;
+    refused_.insert(host.name);
+    say_(fmt::format("{} is not used any more, as ranks failed before they trained with it",
+                     host.name));
+  }
 }
 
 }  // namespace lockstep

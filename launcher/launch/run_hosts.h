@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,32 +19,38 @@ class RunHosts {
   /// `say` gets lines for people.
   RunHosts(const RunFlags& flags, std::function<void(const std::string&)> say);
 
-  /// Whether they may change while ranks train.
-  bool elastic() const { return watch_.has_value(); }
+  /// Whether they are watched while ranks train.
+  bool watched() const { return flags_.rank_range && !flags_.hosts.empty(); }
 
   struct Found {
-    std::vector<Host> hosts;  ///< that answer
-    int ranks = 0;            ///< that the run takes of them
-    std::string why_none;     ///< where that is 0, for people
+    std::vector<Host> hosts;    ///< that answer
+    int ranks = 0;              ///< that the run takes of them
+    std::string why_none = {};  ///< where that is 0, for people
   };
-  /// Asks all of them, and waits for 10 s at most. With --ranks MIN:MAX a file of --hosts is read
-  /// again. Throws as choose_ranks().
+  /// Asks all of them, and waits for 10 s at most. Where they are watched, a file of --hosts is
+  /// read again, and what was seen before counts no more. Throws as choose_ranks() without MIN:MAX.
   Found find();
 
-  /// To be called about once a second while `ranks` ranks train on `used`; never waits. True, and
-  /// says so, where there are hosts for more ranks now, or some of these are to be given up and the
-  /// others do for MIN.
+  /// To be called at least once a second while `ranks` ranks train on `used`; never waits. True,
+  /// and says so, where there are hosts for more ranks now, or hosts with ranks are to be given up
+  /// and the others do for MIN.
   bool is_to_move(const std::vector<Host>& used, int ranks);
+  /// After a move to `used`, ranks failed before they trained: the hosts that came with it are not
+  /// used any more, or each would be tried again and again.
+  void refuse_new(const std::vector<Host>& used);
 
  private:
   void read_again();
   std::string too_few(const std::vector<Host>& hosts) const;
+  std::vector<Host> without_refused(std::vector<Host> hosts) const;
 
   const RunFlags& flags_;
   std::function<void(const std::string&)> say_;
   std::vector<Host> hosts_;
   std::optional<HostWatch> watch_;
-  std::vector<Host> refused_;  // found last, and too few
+  std::vector<Host> before_;       // the hosts with ranks before the newest move
+  std::set<std::string> refused_;  // names
+  std::vector<Host> told_;         // found last, and too few
 };
 
 }  // namespace lockstep

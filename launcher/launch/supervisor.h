@@ -27,7 +27,7 @@ struct ChildPlan {
   std::string output_folder;
   bool ranks_are_children = false;  ///< of the launcher, all of them: it is to end after them
   double grace_s = 60;              ///< from the wish to stop until SIGTERM
-  /// Asked about once a second; true: the ranks are to stop, as at a signal to this process.
+  /// Asked at least once a second; true: the ranks are to stop, as at a signal to this process.
   std::function<bool()> is_to_move = {};
   /// From the first error of a rank until a launcher that does not end the others is killed: mpirun
   /// 4.1 hangs where a stranger holds a connection to it.
@@ -64,7 +64,7 @@ struct Ending {
   /// word, whatever mpirun makes of it.
   int exit_code = 0;
   bool stop_requested = false;  ///< by a signal to this process
-  bool moves = false;           ///< by ChildPlan::is_to_move
+  bool moves = false;           ///< ... or by ChildPlan::is_to_move
   bool out_of_grace = false;    ///< ... and it had to be ended, or was to be ended at once
   ReportedFault fault;          ///< where exit_code is neither 0 nor 75
   /// When a rank or the launcher first told of it, and when all were gone.

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// What `lockstep run` tells the ranks that it starts after a fault (LOCKSTEP_RESTARTED). Times are
-/// seconds since 1970 by its clock.
+/// What `lockstep run` tells the ranks that it starts after a fault (LOCKSTEP_RESTARTED; "moved"
+/// where there was none). Times are seconds since 1970 by its clock.
 struct RestartFacts {
   std::string fault;       ///< who failed, and how, in words
   int exit_code = 0;       ///< of the ranks' launcher

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import time
 
 from program_test import main
 from supervised import FLAGS, LOOPBACK, SupervisedTest
@@ -75,20 +76,45 @@ class Elastic(SupervisedTest):
         self.await_text("restart 1")
         self.await_training(3)
         done = self.stop(process)
-        self.assertIn("1 restarts", self.texts()[0])
+        out, err = self.texts()
+        self.assertIn("1 restarts", out)
+        self.assertNotIn("arning", err, "of mpirun")
         self.expect_bits_of_one_start(done)
+
+    def test_a_host_whose_ranks_fail_is_not_taken_in_again(self):
+        self.write("gone", "hostb")
+        ssh = self.write("some_ssh", f"""#!/bin/bash
+case "$*" in
+  *hostb*true) exec {self.make_ssh()} "$@" ;;
+  *hostb*) exit 1 ;;
+  *) exec {self.folder}/ssh "$@" ;;
+esac
+""")
+        ssh.chmod(0o755)
+        process = self.start_elastic("1:2", "--hosts=hosta:1,hostb:1", f"--ssh={ssh}")
+        self.await_text("only hosta:1 answer")
+        self.await_training(1)
+        self.write("gone", "none")
+        self.await_text("hostb is not used any more")
+        self.await_training(2)
+        self.expect_bits_of_one_start(self.stop(process))
 
     def test_fewer_than_min(self):
         hosts = self.write("hosts", "localhost:1\n")
         process = self.start_elastic("2:4", f"--hosts={hosts}", "--max-restarts=2")
         self.assertEqual(self.finish(process), 3, self.texts())
-        self.assertIn("localhost:1 is not enough for the 2 ranks of --ranks 2:4", self.texts()[1])
+        self.assertIn("--ranks 2:4: there is room for 1 rank", self.texts()[1])
         hosts.write_text("localhost:2\n")
-        process = self.start_elastic("2:4", f"--hosts={hosts}")
+        process = self.start_elastic("2:4", "--hosts=hosts")
         self.await_training(1)
         ranks = self.await_ranks(2)
         hosts.write_text("localhost:1\n")
-        self.await_text("not enough for the 2 ranks of --ranks 2:4: the ranks stay where they are")
+        self.await_text("localhost:1 do not suffice for the batch to be planned on 2 ranks or more of --ranks 2:4: "
+                        "the ranks stay where they are")
+        hosts.write_text("hosta:4\n")  # which does not answer
+        self.await_text("no host answers")
+        hosts.unlink()  # an editor may do so for a moment
+        time.sleep(7)  # two looks
         self.assertEqual(self.ranks(), ranks)
         self.expect_bits_of_one_start(self.stop(process))
 

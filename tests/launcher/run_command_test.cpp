@@ -69,6 +69,8 @@ TEST(RestartPolicy, AMoveIsNoRestart) {
   Attempt moves = attempt(75);
   moves.moves = true;
   EXPECT_EQ(policy.next(moves), Verdict::move);
+  moves.exit_code = 138;  // SIGUSR1 came to ranks that were starting
+  EXPECT_EQ(policy.next(moves), Verdict::move);
   moves.exit_code = 137;  // ranks that did not stop within the grace time
   moves.out_of_grace = true;
   EXPECT_EQ(policy.next(moves), Verdict::move);
@@ -80,6 +82,16 @@ TEST(RestartPolicy, AMoveIsNoRestart) {
   Attempt failed = attempt(137);
   failed.moves = true;
   EXPECT_EQ(policy.next(failed), Verdict::exhausted) << "a rank was killed meanwhile";
+}
+
+TEST(RestartPolicy, AMoveWithACheckpointEndsARowOfRestarts) {
+  RestartPolicy policy(1, 1);
+  EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
+  Attempt moves = attempt(75);
+  moves.moves = moves.progress = true;
+  EXPECT_EQ(policy.next(moves), Verdict::move);
+  EXPECT_EQ(policy.next(attempt(137)), Verdict::restart);
+  EXPECT_EQ(policy.next(attempt(137)), Verdict::exhausted);
 }
 
 TEST(RestartPolicy, ProgressResetsCountAndPause) {
@@ -278,17 +290,48 @@ TEST(RunFlags, OwnFlagsAndThoseOfTrain) {
 TEST(RunFlags, ARangeOfRanks) {
   const RunFlags flags = parse_run_flags(
       {"--out=x", "--hosts=a:2,b:3", "--ranks=2:4", "--global-batch=12", "--micro-batch=1"});
-  ASSERT_TRUE(flags.elastic);
-  EXPECT_EQ(flags.elastic->min, 2);
-  EXPECT_EQ(flags.elastic->max, 4);
+  ASSERT_TRUE(flags.rank_range);
+  EXPECT_EQ(flags.rank_range->min, 2);
+  EXPECT_EQ(flags.rank_range->max, 4);
   EXPECT_EQ(flags.hosts_text, "a:2,b:3");
   EXPECT_EQ(flags.train.ranks, 0);
   EXPECT_EQ(ranks_on(flags, 1), 0);
   EXPECT_EQ(ranks_on(flags, 2), 2);
   EXPECT_EQ(ranks_on(flags, 5), 4);
-  EXPECT_FALSE(parse_run_flags({"--out=x", "--ranks=2"}).elastic);
+  EXPECT_FALSE(parse_run_flags({"--out=x", "--ranks=2"}).rank_range);
   for (const char* wrong : {"3:2", "0:2", "2:", ":2", ":", "a:2", "2:70000", "1:2:3", "1 :2"})
     EXPECT_THROW(parse_run_flags({"--out=x", "--ranks", wrong}), ConfigError) << wrong;
+}
+
+TEST(RunFlags, ARangeOfRanksThatTheBatchNarrows) {
+  const auto flags = [](const char* range) {
+    return parse_run_flags({"--out=x",
+                            "--hosts=a:9",
+                            "--global-batch=32",
+                            "--micro-batch=4",
+                            "--batch-norm=group:8",
+                            "--ranks",
+                            range});
+  };
+  EXPECT_EQ(ranks_on(flags("1:4"), 4), 4);
+  EXPECT_EQ(ranks_on(flags("1:4"), 3), 2) << "groups of two ranks";
+  EXPECT_EQ(ranks_on(flags("3:3"), 3), 0);
+  for (const int devices : {0, -1}) EXPECT_EQ(ranks_on(flags("1:4"), devices), 0);
+  EXPECT_THROW(parse_run_flags({"--out=x", "--ranks=1:2", "--global-batch=32", "--accumulation=4"}),
+               ConfigError);
+}
+
+TEST(RunFlags, AFileOfHostsKeepsItsPlace) {
+  const fs::path folder = fs::path(testing::TempDir()) / "lockstep_hosts_file";
+  fs::create_directories(folder);
+  std::ofstream(folder / "hosts") << "a:2\n";
+  const fs::path before = fs::current_path();
+  fs::current_path(folder);
+  const RunFlags flags = parse_run_flags({"--out=x", "--hosts=hosts", "--ranks=1:2"});
+  fs::current_path(before);
+  fs::remove_all(folder);
+  EXPECT_EQ(flags.hosts, (std::vector<Host>{{"a", 2}}));
+  EXPECT_THROW(parse_hosts(flags.hosts_text), ConfigError) << "not the host of that name";
 }
 
 TEST(LaunchCommand, AColonInThePathOfRawOutput) {

@@ -94,6 +94,39 @@ TEST(Supervisor, ALauncherThatHangsBehindItsRanksIsEnded) {
   EXPECT_GE(seconds_since(start), MpirunHangDetector::kPatienceSeconds);
 }
 
+// As at a signal, of which this process has none.
+TEST(Supervisor, ChildrenThatAreToMoveAreAskedToStop) {
+  SupervisorSignals signals;
+  ChildPlan plan = shell("trap 'exit 75' USR1; while :; do sleep 0.01; done");
+  int asked = 0;
+  plan.is_to_move = [&asked] { return ++asked == 3; };
+  Ending ending = supervise(plan, signals);
+  EXPECT_EQ(ending.exit_code, 75);
+  EXPECT_TRUE(ending.moves);
+  EXPECT_FALSE(ending.stop_requested);
+  EXPECT_FALSE(ending.out_of_grace);
+  EXPECT_EQ(asked, 3) << "it is decided";
+  plan = shell("trap '' USR1 TERM; while :; do sleep 0.01; done");  // does not stop
+  plan.is_to_move = [] { return true; };
+  plan.grace_s = 0.1;
+  ending = supervise(plan, signals);
+  EXPECT_TRUE(ending.moves && ending.out_of_grace);
+  EXPECT_EQ(ending.exit_code, 137);
+}
+
+TEST(Supervisor, AStopDuringAMoveIsAStop) {
+  SupervisorSignals signals;
+  Sender sender;
+  ChildPlan plan =
+      sender.child("trap '' USR1; trap 'exit 75' TERM", "while :; do sleep 0.01; done");
+  plan.is_to_move = [] { return true; };
+  plan.grace_s = 1;
+  sender.send({SIGTERM});
+  const Ending ending = supervise(plan, signals);
+  EXPECT_TRUE(ending.moves && ending.stop_requested);
+  EXPECT_EQ(ending.exit_code, 75);
+}
+
 // As mpirun does where a stranger holds a connection to it, with a rank that is stopped.
 TEST(Supervisor, ALauncherThatHangsBehindAnErrorIsEndedWithTheOtherRanks) {
   SupervisorSignals signals;

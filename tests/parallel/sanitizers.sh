@@ -43,15 +43,15 @@ if [[ $kind == asan ]]; then
   preset=asan-ubsan
   targets=(rank_tests lockstep)
   selection=(--label-regex '^mpi$')
-  run=()
+  run=() run_tests=()
   # Open MPI never frees some of what it allocates at start: tests/CMakeLists.txt sets ASAN_OPTIONS for ranks.
   export UBSAN_OPTIONS=print_stacktrace=1
 else
   preset=tsan
   targets=(watch_test rank_agreement_test data_test watched_communicator_test)
   selection=(--tests-regex '^(watch_test|ListenerGuard|Loader|ReducedDataset|WorkerControl|watched_communicator)')
-  # Of the programs that are one test each.
-  export GTEST_FILTER='Watch*:CheckedMode*:FailureDetector*:FaultRecord*:ListenerGuard*:ForeignConnections*'
+  # Of the programs that are one test each; not for the build, which asks programs for their tests.
+  run_tests=(env GTEST_FILTER='Watch*:CheckedMode*:FailureDetector*:FaultRecord*:ListenerGuard*:ForeignConnections*')
   # GCC 12's and clang 14's library fails to find room for its shadow where the kernel randomizes addresses by
   # more than 28 bits (vm.mmap_rnd_bits), as newer ones do. Without randomization it is always where it expects.
   run=(setarch -R)
@@ -72,5 +72,5 @@ fi
 "${run[@]}" cmake --preset "$preset" -DLOCKSTEP_MPI_TESTS=ON >/dev/null
 "${run[@]}" scripts/build.sh "$preset" "${targets[@]}"
 [[ $build_only ]] && exit
-"${run[@]}" ctest --test-dir "build/$preset" --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error \
+"${run[@]}" "${run_tests[@]}" ctest --test-dir "build/$preset" --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error \
   "${selection[@]}"
