@@ -64,7 +64,7 @@ void declare(CLI::App& app, RunFlags& flags, Raw& raw) {
                  "the hosts of --hosts go and come")
       ->type_name("auto|N|MIN:MAX")
       ->capture_default_str()
-      ->check([](std::string& text) {
+      ->check([](const std::string& text) {
         if (text.find(':') != std::string::npos) return std::string();  // parse_range()
         return whole_number_or("--ranks", "auto", 1, kMaxRanks)(text);
       });
