@@ -256,9 +256,11 @@ class Run {
 
   const std::string& out() const { return flags_.train.out; }
 
-  /// The flags say what to begin from, other than the newest checkpoint.
+  /// The flags say what to begin from, other than the newest checkpoint of --out, which --resume
+  /// may name as well.
   bool begins_elsewhere() const {
-    return flags_.train.force || (!flags_.train.resume.empty() && flags_.train.resume != "auto");
+    const std::string& resume = flags_.train.options.checkpoint.resume;
+    return flags_.train.force || (!resume.empty() && resume != "auto");
   }
 
   /// What --out holds is this run's.

@@ -66,23 +66,27 @@ class Snapshots(SupervisedTest):
         self.assertEqual(self.snapshots(), [], "memory is not given back")
 
     def test_snapshots_of_a_run_that_was_killed_with_its_supervisor(self):
-        process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s")
-        self.await_ranks(2)
-        step = self.await_snapshot()
-        pids = processes_with(str(self.folder / "run"))
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none sees another one end
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-        process.wait()
-        self.await_that(lambda: not processes_with(str(self.folder / "run")), "processes are left")
-        self.assertEqual(len(self.snapshots()), 1)
-        self.assertEqual(self.finish(self.run_supervised("--checkpoint-every=100000", f"--out={self.folder}/run/")), 0,
-                         self.texts())
-        resumed = int(re.search(r"snapshot in memory, .*, (\d+) steps done", self.texts()[0])[1])
-        self.assertGreaterEqual(resumed, step)
-        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
-        self.assertEqual(self.snapshots(), [])
+        # The run is named by where it writes, then by what it resumes.
+        for named, out in ((f"--out={self.folder}/run/", True), (f"--resume={self.folder}/run", False)):
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+            process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s")
+            self.await_ranks(2)
+            step = self.await_snapshot()
+            pids = processes_with(str(self.folder / "run"))
+            for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none sees another one end
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+            process.wait()
+            self.await_that(lambda: not processes_with(str(self.folder / "run")), "processes are left")
+            self.assertEqual(len(self.snapshots()), 1)
+            process = self.start("run", "--ranks=2", "--checkpoint-every=100000", named, out=out)
+            self.assertEqual(self.finish(process), 0, self.texts())
+            resumed = int(re.search(r"snapshot in memory, .*, (\d+) steps done", self.texts()[0])[1])
+            self.assertGreaterEqual(resumed, step)
+            self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+            self.assertEqual(self.snapshots(), [])
+            shutil.rmtree(self.folder / "undisturbed")
 
     def test_what_only_memory_holds_is_saved_at_the_end(self):
         process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s", "--max-restarts=0")
