@@ -64,12 +64,16 @@ class Elastic(SupervisedTest):
         self.assertEqual([json.loads(line)["ranks"] for line in lines], counts)
         self.expect_bits_of_one_start(done)
 
-    def test_a_host_that_comes_back_is_taken_in(self):
+    def start_before_hostb_comes(self, ssh):
         self.write("gone", "hostb")
-        process = self.start_elastic("1:2", "--hosts=hosta:1,hostb:1", f"--ssh={self.make_ssh()}")
+        process = self.start_elastic("1:2", "--hosts=hosta:1,hostb:1", f"--ssh={ssh}")
         self.await_text("only hosta:1 answer")
         self.await_training(1)
         self.write("gone", "none")
+        return process
+
+    def test_a_host_that_comes_back_is_taken_in(self):
+        process = self.start_before_hostb_comes(self.make_ssh())
         self.await_text("starting 2 ranks under mpirun on hosta:1,hostb:1, from step")
         self.await_training(2)
         os.kill(self.await_ranks(2)[0], signal.SIGKILL)  # a fault is one as ever
@@ -82,7 +86,6 @@ class Elastic(SupervisedTest):
         self.expect_bits_of_one_start(done)
 
     def test_a_host_whose_ranks_fail_is_not_taken_in_again(self):
-        self.write("gone", "hostb")
         ssh = self.write("some_ssh", f"""#!/bin/bash
 case "$*" in
   *hostb*true) exec {self.make_ssh()} "$@" ;;
@@ -91,10 +94,7 @@ case "$*" in
 esac
 """)
         ssh.chmod(0o755)
-        process = self.start_elastic("1:2", "--hosts=hosta:1,hostb:1", f"--ssh={ssh}")
-        self.await_text("only hosta:1 answer")
-        self.await_training(1)
-        self.write("gone", "none")
+        process = self.start_before_hostb_comes(ssh)
         self.await_text("hostb is not used any more")
         self.await_training(2)
         self.expect_bits_of_one_start(self.stop(process))

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promise of the design's decision 3: the number of ranks does not change a bit. Every case is
 // trained on all ranks of the program and again by one rank alone; the weights must be equal.
-#include <array>
 #include <cmath>
-#include <functional>
 #include <gtest/gtest.h>
 #include <limits>
 
@@ -15,6 +13,7 @@
 #include "parallel/comm/self_communicator.h"
 #include "tests/parallel/claimed_hosts.h"
 #include "tests/parallel/small_runs.h"
+#include "tests/parallel/trained_alone.h"
 #include "tests/support/device_context.h"
 #include "tests/support/mpi_world.h"
 
@@ -52,23 +51,13 @@ TrainSummary train(Communicator& communicator,
   return trainer.fit(data::glyphs(110, 37));
 }
 
-/// The weights of trainings 0 to `count` - 1 of one rank alone, which ranks share out.
-std::vector<std::string> weights_alone(
-    int count, const std::function<TrainSummary(int, Communicator&)>& train) {
-  using Hash = std::array<char, 64>;
-  Communicator& world = testing::mpi_world();
-  const auto n = std::size_t(count), ranks = std::size_t(world.size());
-  std::vector<Hash> own(n), all(n * ranks);
-  SelfCommunicator self;
-  for (int i = world.rank(); i < count; i += world.size())
-    train(i, self).weights_sha256.copy(own[std::size_t(i)].data(), sizeof(Hash));
-  world.all_gather(own.data(), all.data(), n * sizeof(Hash));
-  std::vector<std::string> result;
-  for (std::size_t i = 0; i < n; ++i) {
-    const Hash& hash = all[i % ranks * n + i];
-    result.emplace_back(hash.begin(), hash.end());
-  }
-  return result;
+/// A small transformer's weights with each optimizer, trained by one rank alone.
+std::vector<std::string> transformers_alone(testing::SmallRun run,
+                                            const std::vector<Optimizer>& optimizers) {
+  return testing::weights_alone(int(optimizers.size()), [&](int i, Communicator& self) {
+    run.options.optimizer = optimizers[std::size_t(i)];
+    return testing::train(run, self);
+  });
 }
 
 void expect_equal_bits(const TrainOptions& options) {
@@ -148,16 +137,15 @@ TEST(EqualBits, ClippedByValueAndByUnit) {
   float TrainOptions::*const clips[] = {
       nullptr, &TrainOptions::clip_value, &TrainOptions::clip_agc};
   // Each in small buckets, then in one.
-  const std::vector<std::string> alone = weights_alone(6, [&](int i, Communicator& self) {
+  const std::vector<std::string> alone = testing::weights_alone(6, [&](int i, Communicator& self) {
     TrainOptions run = options(clips[i / 2]);
     if (i % 2 == 1) run.bucket_mb = 1;
     return train(self, run);
   });
-  for (int i = 0; i < 6; i += 2) {
-    const std::string& weights = alone[std::size_t(i)];
-    EXPECT_EQ(train(testing::mpi_world(), options(clips[i / 2])).weights_sha256, weights);
-    EXPECT_EQ(alone[std::size_t(i + 1)], weights);
-    EXPECT_NE(alone[std::size_t((i + 2) % 6)], weights);
+  for (std::size_t i = 0; i < 6; i += 2) {
+    EXPECT_EQ(train(testing::mpi_world(), options(clips[i / 2])).weights_sha256, alone[i]);
+    EXPECT_EQ(alone[i + 1], alone[i]);
+    EXPECT_NE(alone[(i + 2) % 6], alone[i]);
   }
 }
 
@@ -190,7 +178,7 @@ TEST(EqualBits, EveryOptimizer) {
     return result;
   };
   const std::vector<std::string> alone =
-      weights_alone(2 * int(names.size()), [&](int i, Communicator& self) {
+      testing::weights_alone(2 * int(names.size()), [&](int i, Communicator& self) {
         TrainOptions run = options(std::size_t(i / 2));
         if (i % 2 == 1) run.bucket_mb = 1;
         return train(self, run);
@@ -205,11 +193,7 @@ TEST(EqualBits, OptimizersOfATransformersMatrices) {
   const std::vector<Optimizer> optimizers = {
       Muon{.lr = 0.01f}, NorMuon{.lr = 0.01f}, Lamb{.lr = 0.01f}};
   testing::SmallRun run = testing::small_gpt();
-  const std::vector<std::string> alone =
-      weights_alone(int(optimizers.size()), [&](int i, Communicator& self) {
-        run.options.optimizer = optimizers[std::size_t(i)];
-        return testing::train(run, self);
-      });
+  const std::vector<std::string> alone = transformers_alone(run, optimizers);
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     run.options.optimizer = optimizers[i];
     EXPECT_EQ(testing::train(run, testing::mpi_world()).weights_sha256, alone[i])
@@ -222,11 +206,7 @@ TEST(EqualBits, MatricesDealtWithinHosts) {
   const int ranks = testing::mpi_world().size(), per_host = ranks % 2 == 0 ? 2 : ranks;
   const std::vector<Optimizer> optimizers = {Muon{.lr = 0.01f}, NorMuon{.lr = 0.01f}};
   testing::SmallRun run = testing::small_gpt();
-  const std::vector<std::string> alone =
-      weights_alone(int(optimizers.size()), [&](int i, Communicator& self) {
-        run.options.optimizer = optimizers[std::size_t(i)];
-        return testing::train(run, self);
-      });
+  const std::vector<std::string> alone = transformers_alone(run, optimizers);
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     run.options.optimizer = optimizers[i];
     testing::Traffic traffic;

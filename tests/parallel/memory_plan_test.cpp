@@ -23,12 +23,14 @@
 #include "parallel/training/run_loaders.h"
 #include "tests/parallel/discs.h"
 #include "tests/parallel/metered_context.h"
+#include "tests/parallel/planned_models.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/mpi_world.h"
 
 namespace lockstep {
 namespace {
 
+using testing::kPlannedModels;
 using testing::MeteredContext;
 using testing::SmallRun;
 
@@ -71,140 +73,6 @@ void train_one_step(Replica& replica, const PlanRequest& request) {
                       [&requests](data::LoadRequest& next) { return requests.next(next); });
   replica.train_step(schedule, loader, 0, 0.01f);
   replica.finish_steps();
-}
-
-SmallRun mlp() {
-  SmallRun run{nn::make_model({.name = "mlp", .outputs = 10, .hidden = {300, 100}}),
-               data::glyphs(64, 16),
-               {.global_batch = 30, .micro_batch = 7, .steps = 1}};
-  run.options.optimizer = Sgd{};
-  return run;
-}
-SmallRun resnet() { return testing::small_resnet(); }
-SmallRun resnet_bf16() {
-  SmallRun run = testing::small_resnet();
-  run.options.precision = Precision::bf16;
-  return run;
-}
-SmallRun resnet_recomputed() {
-  SmallRun run = testing::small_resnet();
-  run.options.recompute = Recompute::all;
-  run.options.bucket_mb = 0.1;
-  return run;
-}
-SmallRun resnet_grouped() {
-  SmallRun run = testing::small_resnet();
-  run.options.global_batch = 32;
-  run.options.batch_norm = BatchNormPolicy::parse("group:4");
-  return run;
-}
-SmallRun gpt() {
-  SmallRun run = testing::small_gpt(7);
-  run.options.bucket_mb = 0.01;
-  return run;
-}
-SmallRun gpt_muon() {
-  SmallRun run = testing::small_gpt();
-  run.options.optimizer = Muon{};
-  return run;
-}
-SmallRun resnet_lamb() {
-  SmallRun run = testing::small_resnet();
-  run.options.optimizer = Lamb{};
-  return run;
-}
-SmallRun resnet_sharded() {
-  SmallRun run = testing::small_resnet();
-  run.options.optimizer = Lamb{};
-  run.options.ema = {.decay = 0.9f};
-  run.options.sharding = Sharding::optimizer;
-  return run;
-}
-SmallRun gpt_sharded() {
-  SmallRun run = testing::small_gpt();
-  run.options.optimizer = Muon{};
-  run.options.sharding = Sharding::optimizer;
-  return run;
-}
-/// With rows of several owners.
-SmallRun mlp_normuon_sharded() {
-  SmallRun run = mlp();
-  run.options.optimizer = NorMuon{};
-  run.options.sharding = Sharding::optimizer;
-  return run;
-}
-/// Whose owners send most weights as bf16.
-SmallRun gpt_sharded_in_bf16() {
-  SmallRun run = gpt_sharded();
-  run.options.precision = Precision::bf16;
-  return run;
-}
-/// Eight micro-batches, whose gradients lie in a window where ranks divide them.
-SmallRun mlp_gradients_sharded() {
-  SmallRun run = testing::small_resnet();
-  run.model =
-      nn::make_model({.name = "mlp", .outputs = 10, .hidden = std::vector<std::int64_t>(16, 256)});
-  run.options.optimizer = AdamW{};
-  run.options.clip_agc = 0.01f;
-  run.options.bucket_mb = 0.05;
-  run.options.micro_batch = run.options.global_batch / 8;
-  run.options.sharding = Sharding::gradients;
-  return run;
-}
-/// With units of several owners.
-SmallRun mlp_clipped() {
-  SmallRun run = mlp();
-  run.options.sharding = Sharding::optimizer;
-  run.options.clip_agc = 0.01f;
-  return run;
-}
-SmallRun resnet_averaged() {
-  SmallRun run = testing::small_resnet();
-  run.options.ema = {.decay = 0.9f};
-  return run;
-}
-/// Whose orthogonalization takes the largest arena.
-SmallRun mlp_muon() {
-  SmallRun run = testing::small_resnet();
-  run.model = nn::make_model({.name = "mlp", .outputs = 10, .hidden = {256, 256}});
-  run.options.optimizer = Muon{};
-  return run;
-}
-SmallRun gpt_fast() {
-  SmallRun run = testing::small_gpt();
-  run.options.reduction = Reduction::fast;
-  run.options.recompute = Recompute::all;
-  run.options.precision = Precision::bf16;
-  return run;
-}
-
-/// Images of 16, 32 and 48 pixels, and validations of 56 with mirror images, which take most.
-SmallRun discs_growing() {
-  SmallRun run{testing::disc_net, testing::discs(64, 16, 48), testing::disc_options()};
-  run.data.validation = run.data.validation->resized(56);
-  run.options.first_image_size = 16;
-  run.options.tta = TestTimeAugmentation::flip;
-  return run;
-}
-/// With a teacher, whose weights are those that it starts with.
-SmallRun resnet_taught() {
-  static const struct File {
-    File() {
-      SelfCommunicator self;
-      testing::DeviceContext context(self);
-      const SmallRun run = testing::small_resnet();
-      Replica replica(
-          context, teacher, softmax_cross_entropy, run.data.train->spec(), run.options, {});
-      io::save_weights(path, replica.weights());
-    }
-    ~File() { std::filesystem::remove(path); }
-    ModelFunction teacher = nn::make_model({.name = "convnet", .outputs = 10});
-    std::string path =
-        std::filesystem::temp_directory_path() / fmt::format("lockstep_teacher_{}", getpid());
-  } file;
-  SmallRun run = testing::small_resnet();
-  run.options.distillation = {.model = file.teacher, .weights = file.path};
-  return run;
 }
 
 class PlannedRun : public ::testing::TestWithParam<SmallRun (*)()> {};
@@ -352,34 +220,16 @@ TEST_P(PlanAlone, TableByMicroBatchAgreesWithThePlanOfEach) {
   expect_agreement(request, rows);
 }
 
-const auto kModels = ::testing::Values(&mlp,
-                                       &resnet,
-                                       &resnet_bf16,
-                                       &resnet_recomputed,
-                                       &resnet_grouped,
-                                       &gpt,
-                                       &gpt_fast,
-                                       &gpt_muon,
-                                       &resnet_lamb,
-                                       &resnet_averaged,
-                                       &resnet_sharded,
-                                       &gpt_sharded,
-                                       &gpt_sharded_in_bf16,
-                                       &mlp_normuon_sharded,
-                                       &mlp_clipped,
-                                       &mlp_gradients_sharded,
-                                       &mlp_muon,
-                                       &discs_growing,
-                                       &resnet_taught);
-
-INSTANTIATE_TEST_SUITE_P(Models, PlannedRun, kModels);
-INSTANTIATE_TEST_SUITE_P(Models, PlanAlone, ::testing::Combine(::testing::Values(1, 4), kModels));
+INSTANTIATE_TEST_SUITE_P(Models, PlannedRun, kPlannedModels);
+INSTANTIATE_TEST_SUITE_P(Models,
+                         PlanAlone,
+                         ::testing::Combine(::testing::Values(1, 4), kPlannedModels));
 
 class PlanOfResnetAlone : public ::testing::TestWithParam<int> {};
 
 TEST_P(PlanOfResnetAlone, TableHasPowersOfTwo) {
-  const auto rows =
-      micro_batch_table(*testing::make_test_backend(), request_for(resnet(), GetParam()));
+  const auto rows = micro_batch_table(*testing::make_test_backend(),
+                                      request_for(testing::small_resnet(), GetParam()));
   ASSERT_GE(rows.size(), 4u);
   EXPECT_EQ(rows[0].micro_batch, 1);
   EXPECT_EQ(rows[1].micro_batch, 2);
@@ -387,7 +237,7 @@ TEST_P(PlanOfResnetAlone, TableHasPowersOfTwo) {
 
 TEST_P(PlanOfResnetAlone, RequestsThatShareSizesGetTheirOwn) {
   const auto backend = testing::make_test_backend();
-  const PlanRequest plain = with_sizes(*backend, request_for(resnet(), GetParam()));
+  const PlanRequest plain = with_sizes(*backend, request_for(testing::small_resnet(), GetParam()));
   PlanRequest bf16 = plain, frozen = plain, stateful = plain, alone = plain;
   bf16.options.precision = Precision::bf16;
   frozen.options.freeze = {"conv1"};
