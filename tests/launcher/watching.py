@@ -136,45 +136,54 @@ class Watched(SupervisedTest):
         for rank in range(RANKS):
             self.assertIn("launcher", self.records(rank)[0]["cause"])
 
-    def on_terminal(self, stop, *flags):
+    def on_terminal(self, stop, can_hang):
         """mpirun on a terminal of its own; `stop` is called with both after some steps. Returns the
-        exit code and what the terminal has shown."""
+        exit code and what the terminal has shown. Ranks that run 10 s after `stop` are a failure.
+        Where mpirun `can_hang`, it is ended once it has outlived all its ranks by 5 s."""
         command = ["mpirun", "-np", str(RANKS), self.program, "train", "--data",
-                   f"csv:{self.table}", *ENDLESS, "--out", str(self.folder / "run"), *flags]
+                   f"csv:{self.table}", *ENDLESS, "--out", str(self.folder / "run")]
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.folder)
             os.execvpe(command[0], command, {**clean_environment(), **ENVIRONMENT, "TERM": "xterm"})
-        shown, stopped, deadline = b"", False, time.monotonic() + 60
+        shown, stopped, running = b"", False, [pid]
+        deadline = time.monotonic() + 60
         try:
             while time.monotonic() < deadline:
                 if select.select([terminal], [], [], 0.1)[0]:
                     shown += os.read(terminal, 65536)
                 if not stopped and shown.count(b"%  ") > 3:
                     stop(pid, terminal)
-                    stopped = True
+                    stopped, deadline = True, time.monotonic() + 10
+                if stopped and running:
+                    running = [p for p in processes_with(str(self.folder / "run")) if p != pid]
+                    if can_hang and not running:
+                        deadline = time.monotonic() + 5
+            os.kill(pid, signal.SIGKILL)
         except OSError:
-            pass  # the other end is closed
-        finally:
-            if time.monotonic() >= deadline:
-                os.kill(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
-            os.close(terminal)
+            running = []  # the other end is closed
+        _, status = os.waitpid(pid, 0)
+        os.close(terminal)
+        self.assertTrue(stopped, shown.decode(errors="replace"))
+        self.assertEqual(running, [], "ranks have not ended: " + shown.decode(errors="replace"))
         self.assertEqual(self.leftovers(), [], "processes are left")
         return os.waitstatus_to_exitcode(status), shown.decode(errors="replace")
 
     def test_a_terminal(self):
-        """A bar is drawn there. mpirun returns 75 at SIGUSR1, with a checkpoint; at Ctrl-C its own 1,
-        and what a run saves in the second that it has, if anything, is whole."""
-        for stop, code in ((lambda pid, _: os.kill(pid, signal.SIGUSR1), 75),
-                           (lambda _, terminal: os.write(terminal, b"\x03"), 1)):
+        """A bar is drawn there. mpirun returns 75 at SIGUSR1, with a checkpoint. At Ctrl-C its ranks
+        end, and what a run saves in the second that it has, if anything, is whole. mpirun itself
+        then returns 1; but on Debian 12 (4.1.4 with PMIx 4.2.2) it crashes or hangs in
+        PMIx_server_finalize about once in 15 times, when all ranks have ended."""
+        for stop, codes in ((lambda pid, _: os.kill(pid, signal.SIGUSR1), {75}),
+                            (lambda _, terminal: os.write(terminal, b"\x03"),
+                             {1, -signal.SIGSEGV, -signal.SIGKILL})):
             shutil.rmtree(self.folder / "run", ignore_errors=True)
-            got, shown = self.on_terminal(stop)
-            self.assertEqual(got, code, shown)
+            got, shown = self.on_terminal(stop, can_hang=1 in codes)
+            self.assertIn(got, codes, shown)
             self.assertRegex(shown, r"\r\S*\[=* *\]")
             self.assertRegex(shown, r"kill -USR1 \d+")
             names = sorted(p.name for p in (self.folder / "run/checkpoints").glob("step_*"))
-            if code == 75:
+            if got == 75:
                 self.assertEqual(len(names), 1, shown)
             for name in names:
                 result = self.run_command([self.program, "evaluate", "--from",
