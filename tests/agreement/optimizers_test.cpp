@@ -36,13 +36,25 @@ std::vector<ModelCase> small_models() {
   return models;
 }
 
-class AgreementOptimizers : public ::testing::TestWithParam<std::tuple<ModelCase, OptimizerCase>> {
+struct OptimizerRun {
+  ModelCase model;
+  OptimizerCase optimizer;
 };
+
+/// All but gpt under Lion: its keys' biases have gradients that are rounding, of which Lion would
+/// follow the sign. gpt_plain has no biases.
+std::vector<OptimizerRun> optimizer_runs() {
+  std::vector<OptimizerRun> runs;
+  for (const ModelCase& model : small_models())
+    for (const OptimizerCase& optimizer : optimizer_cases())
+      if (model.name != "gpt" || optimizer.name != "lion") runs.push_back({model, optimizer});
+  return runs;
+}
+
+class AgreementOptimizers : public ::testing::TestWithParam<OptimizerRun> {};
 
 TEST_P(AgreementOptimizers, TenStepsAsTheFormula) {
   const auto& [model_case, optimizer] = GetParam();
-  if (model_case.name == "gpt" && optimizer.name == "lion")
-    GTEST_SKIP() << "it would follow the sign of gradients that are rounding";
   Model model(model_case, optimizer.optimizer);
   GoldenModel golden("optimizers/" + model_case.name);
   std::vector<double> losses;
@@ -61,11 +73,9 @@ TEST_P(AgreementOptimizers, TenStepsAsTheFormula) {
 
 INSTANTIATE_TEST_SUITE_P(Zoo,
                          AgreementOptimizers,
-                         ::testing::Combine(::testing::ValuesIn(small_models()),
-                                            ::testing::ValuesIn(optimizer_cases())),
+                         ::testing::ValuesIn(optimizer_runs()),
                          [](const auto& instance) {
-                           return std::get<0>(instance.param).name + "_" +
-                                  std::get<1>(instance.param).name;
+                           return instance.param.model.name + "_" + instance.param.optimizer.name;
                          });
 
 }  // namespace
