@@ -138,7 +138,7 @@ class Watched(SupervisedTest):
 
     def on_terminal(self, stop, can_hang):
         """mpirun on a terminal of its own; `stop` is called with both after some steps. Returns the
-        exit code and what the terminal has shown. Ranks that run 10 s after `stop` are a failure.
+        exit code and what the terminal has shown. Ranks that run 30 s after `stop` are a failure.
         Where mpirun `can_hang`, it is ended once it has outlived all its ranks by 5 s."""
         command = ["mpirun", "-np", str(RANKS), self.program, "train", "--data",
                    f"csv:{self.table}", *ENDLESS, "--out", str(self.folder / "run")]
@@ -154,7 +154,7 @@ class Watched(SupervisedTest):
                     shown += os.read(terminal, 65536)
                 if not stopped and shown.count(b"%  ") > 3:
                     stop(pid, terminal)
-                    stopped, deadline = True, time.monotonic() + 10
+                    stopped, deadline = True, time.monotonic() + 30
                 if stopped and running:
                     running = [p for p in processes_with(str(self.folder / "run")) if p != pid]
                     if can_hang and not running:
