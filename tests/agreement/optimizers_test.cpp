@@ -18,7 +18,7 @@ std::vector<OptimizerCase> optimizer_cases() {
   constexpr float kDecay = 5e-4f;
   return {
       {"adam", Adam{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}},
-      {"rmsprop", RmsProp{.lr = 0.001f, .eps = 1e-2f, .momentum = 0.9f, .weight_decay = kDecay}},
+      {"rmsprop", RmsProp{.lr = 1e-4f, .eps = 1e-2f, .momentum = 0.9f, .weight_decay = kDecay}},
       {"rmsprop_centered",
        RmsProp{.lr = 0.001f, .eps = 1e-2f, .centered = true, .weight_decay = kDecay}},
       {"lion", Lion{.lr = 1e-4f, .weight_decay = kDecay}},

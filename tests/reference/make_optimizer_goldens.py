@@ -112,8 +112,8 @@ def optimizer_for(name: str, model: nn.Module, kind: str):
     groups = [{"params": decayed, "weight_decay": DECAY}, rest]
     if kind == "adam":
         return torch.optim.Adam(groups, lr=0.001, eps=1e-4)
-    if kind == "rmsprop":
-        return torch.optim.RMSprop(groups, lr=0.001, eps=1e-2, momentum=0.9)
+    if kind == "rmsprop":  # momentum goes ten times as far; at 0.001 the convnet's loss grows fifteenfold
+        return torch.optim.RMSprop(groups, lr=1e-4, eps=1e-2, momentum=0.9)
     if kind == "rmsprop_centered":
         return torch.optim.RMSprop(groups, lr=0.001, eps=1e-2, centered=True)
     if kind == "lion":
