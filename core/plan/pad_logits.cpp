@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/pad_logits.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/graph/rewrite.h"
@@ -11,16 +12,21 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kAligned = 8;  ///< bf16 numbers in 16 bytes
-constexpr std::int64_t kMinClasses = 1024;
+constexpr std::int64_t kManyClasses = 1024;
 
-/// Whether `node` makes logits that are worth it.
+/// Whether `node` makes logits whose rows can be padded and need it.
 bool is_head(const Graph& graph, const Node& node) {
   if (node.op->kind() != OpKind::linear) return false;
   const auto& linear = op_cast<ops::Linear>(*node.op);
   const TensorType& y = graph.value(node.outputs[0]).type;
   const std::int64_t classes = y.shape[-1];
   return !linear.bias() && linear.activation() == ops::Activation::none && y.dtype == DType::bf16 &&
-         classes >= kMinClasses && classes % kAligned != 0;
+         classes % kAligned != 0;
+}
+
+std::int64_t padded_classes(std::int64_t classes, std::int64_t multiple) {
+  if (classes < kManyClasses) multiple = std::min(multiple, kAligned);
+  return (classes + multiple - 1) / multiple * multiple;
 }
 
 /// Of each value, whether it is logits to pad: only the loss reads them, and they are not output.
@@ -47,7 +53,7 @@ ValueId pad_logits(Graph& graph, ValueId loss, std::int64_t multiple) {
   for (const Node& node : graph.nodes()) {
     if (is_logits[std::size_t(node.outputs[0])]) {
       const std::int64_t classes = graph.value(node.outputs[0]).type.shape[-1];
-      const std::int64_t padded = (classes + multiple - 1) / multiple * multiple;
+      const std::int64_t padded = padded_classes(classes, multiple);
       rewriter.copy(node,
                     std::make_shared<ops::Linear>(false, ops::Activation::none, false, padded));
       rewriter.add_note(

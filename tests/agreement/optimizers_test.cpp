@@ -16,16 +16,15 @@ struct OptimizerCase {
 /// The script has the same settings.
 std::vector<OptimizerCase> optimizer_cases() {
   constexpr float kDecay = 5e-4f;
-  return {
-      {"adam", Adam{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}},
-      {"rmsprop", RmsProp{.lr = 1e-4f, .eps = 1e-2f, .momentum = 0.9f, .weight_decay = kDecay}},
-      {"rmsprop_centered",
-       RmsProp{.lr = 0.001f, .eps = 1e-2f, .centered = true, .weight_decay = kDecay}},
-      {"lion", Lion{.lr = 1e-4f, .weight_decay = kDecay}},
-      {"lars", Lars{.lr = 0.1f, .weight_decay = kDecay}},
-      {"lamb", Lamb{.lr = 0.001f, .weight_decay = kDecay}},
-      {"muon", Muon{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}},
-      {"normuon", NorMuon{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}}};
+  return {{"adam", Adam{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}},
+          {"rmsprop", RmsProp{.lr = 1e-4f, .eps = 1e-2f, .momentum = 0.9f, .weight_decay = kDecay}},
+          {"rmsprop_centered",
+           RmsProp{.lr = 0.001f, .eps = 1e-2f, .centered = true, .weight_decay = kDecay}},
+          {"lion", Lion{.lr = 1e-4f, .weight_decay = kDecay}},
+          {"lars", Lars{.lr = 0.1f, .weight_decay = kDecay}},
+          {"lamb", Lamb{.lr = 0.001f, .weight_decay = kDecay}},
+          {"muon", Muon{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}},
+          {"normuon", NorMuon{.lr = 0.001f, .eps = 1e-4f, .weight_decay = kDecay}}};
 }
 
 std::vector<ModelCase> small_models() {

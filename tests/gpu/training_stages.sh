@@ -100,6 +100,20 @@ stage_graph_bits() {
   ((compared == cases))
 }
 
+# images FOLDER: of noise, in MNIST's files, which are read faster than glyphs are drawn.
+images() {
+  "$GPU_KIT_PYTHON" - "$1" <<'END'
+import os, pathlib, struct, sys
+folder = pathlib.Path(sys.argv[1])
+folder.mkdir(parents=True, exist_ok=True)
+for part, count in (("train", 16384), ("t10k", 1024)):
+    images = struct.pack(">4i", 2051, count, 28, 28) + os.urandom(count * 784)
+    (folder / f"{part}-images-idx3-ubyte").write_bytes(images)
+    labels = bytes(byte % 10 for byte in os.urandom(count))
+    (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 2049, count) + labels)
+END
+}
+
 # Kernels that are launched before the one before has ended: the same bits, captured and not, and
 # what it does to a step. Off and on by turns, as clocks change from run to run.
 stage_dependent_launch() {
@@ -107,6 +121,7 @@ stage_dependent_launch() {
   local adamw='--optimizer adamw --clip-norm 1'
   lockstep=$(program lockstep) || return
   text
+  images "$work/images"
   for name in mlp convnet gpt; do
     case $name in
       mlp) flags="--data glyphs --model mlp --hidden 64,32 $adamw" ;;
@@ -123,6 +138,7 @@ stage_dependent_launch() {
       if same_weights dependent-0 dependent-1; then compared=$((compared + 1)); else echo "NOT the same: $name"; fi
     done
     $small && continue
+    flags=${flags/--data glyphs/--data "mnist:$work/images"}
     for turn in 1 2 3; do
       for state in 0 1; do
         rm -rf "$work/timed-$name-$state-$turn"

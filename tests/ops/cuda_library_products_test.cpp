@@ -96,7 +96,23 @@ TEST_F(CudaLibraryProducts, GradientsOfManyOutputsAreWhole) {
         << chosen();
 }
 
-// Note [Long sums of few elements]: the rows of every part are summed, each once.
+// Note [Long sums of few elements]: the head of a small vocabulary, whose rows of dy are padded.
+TEST_F(CudaLibraryProducts, GradientsOfFewOutputsAreWhole) {
+  const std::int64_t rows = size(16384, 4096), in = size(384, 16), out = 65, padded = 72;
+  ASSERT_GT(cuda::parts_of_sum(out, in, rows), 1);
+  const auto outputs =
+      run({.name = "columns that differ",
+           .op = std::make_shared<ops::LinearBwdWeights>(false, out),
+           .inputs = {bf16_filled({rows, in}, 1), numbered_columns(rows, padded)}});
+  const std::vector<double> gradient = outputs[0].to_double();
+  ASSERT_EQ(gradient.size(), std::size_t(out * in));
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    ASSERT_EQ(gradient[i], double(rows * number_of_column(std::int64_t(i) / in)))
+        << "output " << std::int64_t(i) / in << "\n"
+        << chosen();
+}
+
+// The rows of every part are summed, each once.
 TEST_F(CudaLibraryProducts, GradientsOfOneByOneConvolutionsAreWhole) {
   const std::int64_t samples = size(256, 8), side = size(56, 32), in = size(64, 16),
                      out = size(256, 24), rows = samples * side * side;

@@ -3,8 +3,7 @@
 
 #include "kernels/cuda/attention/attention_bwd_mma_parts.cuh"
 
-// Gradient of attention of bf16 on tensor cores, for shapes for which fits_mma(). NEVER RUN ON A
-// GPU: emulated only, where the instructions of mma.cuh are their plain twins.
+// Gradient of attention of bf16 on tensor cores, for shapes for which fits_mma().
 //
 // Two kernels (Note [Attention on tensor cores]): one whose blocks own keys, walk over the queries
 // that see them and give dk and dv; one whose blocks own queries, walk over the keys and give dq.
@@ -29,7 +28,8 @@
 //   Shared memory: 5/8 of the tensor cores' time (D <= 64; above, 5/4 of it).
 //   Exponentials: 2 T T / 2 a head, 16 a clock and SM: 0.22 ms concurrently with the others.
 // Bound by the tensor cores. Predicted: 1.2 ms, half of their rate, since a warp alone does not
-// overlap its exponentials with its products, and an SM holds eight warps.
+// overlap its exponentials with its products, and an SM holds eight warps. Measured on an H200:
+// 1.76 ms.
 namespace lockstep::cuda {
 
 /// Queries and dy of the walked tokens, and what is known of their rows.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cuda/attention/attention_mma_dropout.cuh"
 #include "kernels/cuda/attention/attention_mma_products.cuh"
 
 /// What the two kernels of attention_bwd_mma.cuh have in common.
@@ -22,6 +23,7 @@ struct BwdWarp {
   const AttentionShape& s;
   const Dropout& dropout;
   const HeadBlock& block;
+  WarpDropout<Dropout> drawn{dropout};
   int tokens = int(s.tokens);
   int first = int(block.first_token) + warp_index() * Sizes::kWarpTokens;
   float exponent = s.scale * kLog2E;
@@ -89,7 +91,7 @@ __device__ inline void weigh_pairs(Pairs<MmaSizes<steps>::kBlocks>& weights,
     std::uint32_t kept = 0xff;
     if constexpr (Dropout::kDrops)
       kept = kept_pairs<keys_own>(
-          warp.dropout, warp.s, warp.block, keys_own ? walked : own, keys_own ? own : walked);
+          warp.drawn, warp.s, warp.block, keys_own ? walked : own, keys_own ? own : walked);
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll

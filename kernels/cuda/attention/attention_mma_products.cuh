@@ -66,42 +66,6 @@ __device__ inline void round_pairs(PairFragments<blocks>& fragments, const Pairs
     }
 }
 
-/// Which weights of 16 queries and 16 keys from `query` and `key` on are kept: bit 4 n + e of the
-/// result is element e of matrix n of this lane. The warp draws each word once, and hands bits
-/// over.
-template <bool keys_own>
-__device__ inline std::uint32_t kept_pairs(const WeightDropout& dropout,
-                                           const AttentionShape& s,
-                                           const HeadBlock& block,
-                                           int query,
-                                           int key) {
-  const MmaLane at;
-  const int half_row = at.lane % 2 * 8;  // two lanes share a query
-  std::uint32_t row = 0;
-#pragma unroll
-  for (int quad = 0; quad < 8; quad += kQuad) {
-    bool kept[kQuad];
-    kept_weights(kept, dropout, s, block, query + at.lane / 2, key + half_row + quad);
-    for (int c = 0; c < kQuad; ++c) row |= std::uint32_t(kept[c]) << (half_row + quad + c);
-  }
-  row |= __shfl_xor_sync(kAllLanes, row, 1);
-  constexpr int kWords = keys_own ? 4 : 2;  // of this lane's queries
-  std::uint32_t words[kWords];
-#pragma unroll
-  for (int i = 0; i < kWords; ++i)
-    words[i] =
-        __shfl_sync(kAllLanes, row, 2 * (keys_own ? at.walked(i / 2, i % 2) : at.own(2 * i)));
-  std::uint32_t result = 0;
-#pragma unroll
-  for (int n = 0; n < 2; ++n)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const std::uint32_t word = words[keys_own ? 2 * n + e % 2 : e / 2];
-      result |= (word >> (keys_own ? at.own(e) : at.walked(n, e)) & 1) << (4 * n + e);
-    }
-  return result;
-}
-
 /// out[row][column] = factors[row] * sums[row][column] for rows and columns that exist;
 /// factors[b][half] are of this lane's rows.
 template <int steps>

@@ -96,8 +96,8 @@ class CublasLtProduct final : public MatrixProduct {
     describe_operation(device);
     if (spec.parts == 1) return;
     LOCKSTEP_ASSERT(spec.k % spec.parts == 0 && spec.transpose_a && !spec.transpose_b &&
-                    spec.a_pitch == 0 && spec.epilogue == MatrixEpilogue::none);
-    one_after_another(a_, spec.k / spec.parts * spec.m);
+                    spec.epilogue == MatrixEpilogue::none);
+    one_after_another(a_, spec.k / spec.parts * (spec.a_pitch > 0 ? spec.a_pitch : spec.m));
     one_after_another(b_, spec.k / spec.parts * spec.n);
     one_after_another(c_, spec.m * spec.n);
   }

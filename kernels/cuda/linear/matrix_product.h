@@ -39,7 +39,7 @@ constexpr bool has_second_matrix(MatrixEpilogue epilogue) {
 /// fp32; what is stored as bf16 is rounded once. All extents >= 1.
 ///
 /// With `parts` > 1, which divides k, there are so many GEMMs of k / parts rows of A and B each,
-/// one C after another: [parts, m, n]. Then transpose_a, no transpose_b, no gaps, no epilogue.
+/// one C after another: [parts, m, n]. Then transpose_a, no transpose_b, no epilogue.
 struct MatrixProductSpec {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;

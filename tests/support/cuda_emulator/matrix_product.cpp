@@ -128,8 +128,8 @@ std::unique_ptr<MatrixProduct> make_matrix_product(const Device& device,
                                                    const MatrixProductSpec& spec,
                                                    const std::string& what) {
   LOCKSTEP_ASSERT(spec.m > 0 && spec.n > 0 && spec.k > 0 && spec.k % spec.parts == 0);
-  LOCKSTEP_ASSERT(spec.parts == 1 || (spec.transpose_a && !spec.transpose_b && spec.a_pitch == 0 &&
-                                      spec.epilogue == MatrixEpilogue::none));
+  LOCKSTEP_ASSERT(spec.parts == 1 ||
+                  (spec.transpose_a && !spec.transpose_b && spec.epilogue == MatrixEpilogue::none));
   const auto algorithm =
       choose_emulated(device, algorithm_key(device, spec), takes_epilogue(spec), what);
   if (!algorithm) return nullptr;
