@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 #include <span>
 
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

@@ -7,8 +7,8 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
 #include "core/base/random.h"
+#include "core/base/text/printable.h"
 #include "core/data/input_file.h"
 #include "lockstep/preprocessing.h"
 #include "lockstep/sources.h"

@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "core/data/ignore_label.h"
 #include "core/data/preprocessing.h"
 #include "lockstep/sources.h"

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/preprocessing.h"
 #include "lockstep/tokens/tokenizer.h"
 

@@ -2,7 +2,7 @@
 #include "lockstep/predictor.h"
 
 #include "core/base/check.h"
-#include "core/base/csv_field.h"
+#include "core/base/text/csv_field.h"
 #include "core/data/images/image_reader.h"
 #include "core/data/table/table_inputs.h"
 #include "core/exec/answers.h"

@@ -13,7 +13,7 @@
 #include "core/base/check.h"
 #include "core/base/half.h"
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/io/open_weights.h"
 
 namespace lockstep::io {

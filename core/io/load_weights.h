@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/name_patterns.h"
+#include "core/base/text/name_patterns.h"
 #include "lockstep/weights.h"
 
 namespace lockstep::io {

@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/nn/builder.h"
+#include "core/ops/activations/relu.h"
 #include "core/ops/add.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/dropout.h"
@@ -15,7 +16,6 @@
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"
 #include "core/ops/pooling/max_pool2d.h"
-#include "core/ops/relu.h"
 #include "core/ops/reshape.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "core/base/name_patterns.h"
+#include "core/base/text/name_patterns.h"
 #include "core/data/augment/mix.h"
 #include "core/data/embedded_column.h"
 #include "core/grad/differentiate.h"

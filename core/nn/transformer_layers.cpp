@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/check.h"
 #include "core/nn/builder.h"
+#include "core/ops/activations/gelu.h"
+#include "core/ops/activations/swiglu.h"
 #include "core/ops/attention.h"
 #include "core/ops/channel_scale.h"
 #include "core/ops/embedding/class_token.h"
 #include "core/ops/embedding/embedding.h"
-#include "core/ops/gelu.h"
 #include "core/ops/narrow.h"
 #include "core/ops/norms/layer_norm.h"
 #include "core/ops/norms/rms_norm.h"
 #include "core/ops/rotary.h"
 #include "core/ops/scale.h"
-#include "core/ops/swiglu.h"
 
 // The layers that transformers add to Builder.
 namespace lockstep {

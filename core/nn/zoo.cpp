@@ -7,7 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "core/data/embedded_column.h"
 #include "core/nn/airbench.h"
 #include "core/nn/convnext.h"

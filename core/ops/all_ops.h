@@ -2,6 +2,9 @@
 #pragma once
 
 /// The header of every operator, for what walks op_list.inc and needs whole classes.
+#include "core/ops/activations/gelu.h"
+#include "core/ops/activations/relu.h"
+#include "core/ops/activations/swiglu.h"
 #include "core/ops/add.h"
 #include "core/ops/all_gather.h"
 #include "core/ops/attention.h"
@@ -12,7 +15,6 @@
 #include "core/ops/embedding/class_token.h"
 #include "core/ops/embedding/column_embedding.h"
 #include "core/ops/embedding/embedding.h"
-#include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "core/ops/losses/binary_cross_entropy.h"
 #include "core/ops/losses/distillation_loss.h"
@@ -27,8 +29,6 @@
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"
 #include "core/ops/pooling/max_pool2d.h"
-#include "core/ops/relu.h"
 #include "core/ops/reshape.h"
 #include "core/ops/rotary.h"
 #include "core/ops/scale.h"
-#include "core/ops/swiglu.h"

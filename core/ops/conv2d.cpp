@@ -2,7 +2,7 @@
 #include "core/ops/conv2d.h"
 
 #include "core/graph/gradient_builder.h"
-#include "core/ops/relu.h"
+#include "core/ops/activations/relu.h"
 
 namespace lockstep::ops {
 namespace {

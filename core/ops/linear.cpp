@@ -2,8 +2,8 @@
 #include "core/ops/linear.h"
 
 #include "core/graph/gradient_builder.h"
-#include "core/ops/gelu.h"
-#include "core/ops/relu.h"
+#include "core/ops/activations/gelu.h"
+#include "core/ops/activations/relu.h"
 
 namespace lockstep::ops {
 namespace {

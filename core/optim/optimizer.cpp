@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "core/base/parameter_names.h"
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "core/optim/optimizer.h"
 #include "lockstep/error.h"
 

@@ -8,13 +8,13 @@
 
 #include "core/base/check.h"
 #include "core/graph/rewrite.h"
+#include "core/ops/activations/gelu.h"
+#include "core/ops/activations/relu.h"
 #include "core/ops/conv2d.h"
-#include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "core/ops/norms/batch_norm.h"
 #include "core/ops/norms/layer_norm.h"
 #include "core/ops/norms/rms_norm.h"
-#include "core/ops/relu.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "core/base/check.h"
-#include "core/base/name_patterns.h"
-#include "core/base/number_format.h"
 #include "core/base/parameter_names.h"
+#include "core/base/text/name_patterns.h"
+#include "core/base/text/number_format.h"
 
 namespace lockstep {
 namespace {

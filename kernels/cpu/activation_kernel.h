@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/exec/kernel.h"
-#include "core/ops/activation.h"
+#include "core/ops/activations/activation.h"
 
 namespace lockstep::cpu {
 

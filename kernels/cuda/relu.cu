@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/relu.h"
+#include "core/ops/activations/relu.h"
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/swiglu.h"
+#include "core/ops/activations/swiglu.h"
 #include "kernels/cuda/arithmetic.cuh"
 #include "kernels/cuda/bound_kernel.h"
 #include "kernels/cuda/elementwise.cuh"

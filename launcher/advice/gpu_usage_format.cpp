@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "launcher/gpu_monitor/nvml.h"
 
 namespace lockstep {

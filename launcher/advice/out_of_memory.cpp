@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/base/env.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/exec/agreement.h"
 #include "core/exec/gather_records.h"
 #include "launcher/advice/memory_consumers.h"

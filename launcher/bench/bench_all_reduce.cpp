@@ -5,7 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/median.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/exec/agreement.h"
 #include "core/exec/backend.h"
 #include "core/exec/gather_records.h"

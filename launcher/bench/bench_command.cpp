@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/env.h"
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "launcher/bench/bench.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/settings/command_line.h"

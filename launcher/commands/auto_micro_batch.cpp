@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/check.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "parallel/memory/micro_batch_choice.h"
 #include "parallel/training/resume.h"
 

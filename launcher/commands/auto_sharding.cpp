@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/exec/agreement.h"
 #include "parallel/memory/sharding_choice.h"
 

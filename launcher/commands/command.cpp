@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/base/parameter_names.h"
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 
 #include "launcher/bench/bench_command.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/completion_command.h"
+#include "launcher/commands/completion/completion_command.h"
 #include "launcher/commands/man_command.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/version/version_command.h"

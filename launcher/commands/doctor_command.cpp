@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/exec/communicator.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"

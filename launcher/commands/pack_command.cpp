@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/file_kind.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/data/image.h"
 #include "core/data/images/pack.h"
 #include "core/host/cores.h"

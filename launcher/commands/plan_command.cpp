@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/exec/dry_backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/base/env.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "launcher/commands/commands.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/launch_site.h"

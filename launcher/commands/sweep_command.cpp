@@ -7,7 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/io/output_file.h"
 #include "launcher/commands/commands.h"
 #include "launcher/launch/supervisor.h"

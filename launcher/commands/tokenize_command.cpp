@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/file_kind.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/data/text/token_file.h"
 #include "core/host/cores.h"
 #include "core/io/folder.h"

@@ -11,8 +11,8 @@
 
 #include "core/base/file_kind.h"
 #include "core/data/input_file.h"
-#include "core/io/checkpoint.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/strict_json.h"
 #include "lockstep/error.h"
 

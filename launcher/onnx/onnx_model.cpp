@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/name_patterns.h"
+#include "core/base/text/name_patterns.h"
 #include "core/io/folder.h"
 #include "core/io/load_weights.h"
 #include "core/io/output_file.h"

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "core/base/env.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "launcher/output/metrics_file.h"
 #include "launcher/output/restart_record.h"

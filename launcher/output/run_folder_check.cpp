@@ -8,7 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/env.h"
 #include "core/base/parameter_names.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/output/run_folder_files.h"

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "core/base/env.h"
-#include "core/base/number_format.h"
-#include "core/base/printable.h"
+#include "core/base/text/number_format.h"
+#include "core/base/text/printable.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/preprocessing_file.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/advice/balance_format.h"

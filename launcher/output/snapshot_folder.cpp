@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/data/input_file.h"
-#include "core/io/checkpoint.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "core/io/output_file.h"
 #include "launcher/processes/memory_folder.h"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/host/machine.h"
 #include "core/io/folder.h"
 #include "core/io/record_file.h"

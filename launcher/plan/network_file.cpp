@@ -11,7 +11,7 @@
 #include <map>
 
 #include "core/base/check.h"
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "launcher/settings/toml_reader.h"
 
 namespace lockstep {

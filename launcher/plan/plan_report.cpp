@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/number_format.h"
-#include "core/base/printable.h"
+#include "core/base/text/number_format.h"
+#include "core/base/text/printable.h"
 #include "launcher/advice/balance_format.h"
 #include "launcher/plan/plan_request.h"
 #include "launcher/settings/lr_scaling_format.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "launcher/predict/json_line.h"
 
 namespace lockstep {

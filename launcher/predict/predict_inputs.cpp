@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/base/check.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/data/arrays/array_inputs.h"
 #include "core/data/images/image_reader.h"
 #include "core/data/table/table_inputs.h"

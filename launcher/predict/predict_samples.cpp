@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "core/base/check.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/output/standard_output.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "core/base/check.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/ignore_label.h"
 #include "core/data/text/token_windows.h"
 #include "core/exec/batch_predictor.h"

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <ostream>
 
-#include "core/base/csv_field.h"
-#include "core/base/printable.h"
+#include "core/base/text/csv_field.h"
+#include "core/base/text/printable.h"
 #include "core/exec/answers.h"
 #include "launcher/predict/json_line.h"
 

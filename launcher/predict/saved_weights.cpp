@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/file_kind.h"
-#include "core/io/checkpoint.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "lockstep/error.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/rank_discovery.h"

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "lockstep/error.h"
 #include "lockstep/tokens/tokenizer.h"
 

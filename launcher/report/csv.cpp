@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <iterator>
 
-#include "core/base/csv_field.h"
 #include "core/base/file_kind.h"
+#include "core/base/text/csv_field.h"
 
 namespace lockstep::report {
 namespace {

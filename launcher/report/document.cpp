@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "launcher/processes/host_facts.h"
 #include "launcher/report/output.h"
 #include "launcher/report/page_files.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "launcher/report/sections.h"
 
 namespace lockstep::report {

@@ -4,7 +4,7 @@
 #include <map>
 #include <string_view>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "launcher/report/sections.h"
 
 namespace lockstep::report {

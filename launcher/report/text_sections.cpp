@@ -3,7 +3,7 @@
 #include <ctime>
 #include <fmt/format.h>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "launcher/report/sections.h"
 #include "lockstep/train_records.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 
 namespace lockstep {
 namespace {

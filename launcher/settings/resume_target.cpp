@@ -11,9 +11,9 @@
 #include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
 #include "core/data/input_file.h"
-#include "core/io/checkpoint.h"
-#include "core/io/checkpoint_names.h"
-#include "core/io/manifest.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/checkpoint_names.h"
+#include "core/io/checkpoint/manifest.h"
 #include "lockstep/preprocessing_file.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 
 namespace lockstep {
 namespace {

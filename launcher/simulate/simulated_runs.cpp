@@ -7,8 +7,8 @@
 #include <map>
 
 #include "core/base/check.h"
-#include "core/base/number_format.h"
 #include "core/base/rank_list.h"
+#include "core/base/text/number_format.h"
 #include "core/host/process_memory.h"
 #include "launcher/plan/forecast.h"
 #include "launcher/plan/plan_request.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "launcher/simulate/simulated_storms.h"
 
 namespace lockstep {

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <vector>
 
-#include "core/base/number_format.h"
 #include "core/base/parameter_names.h"
-#include "core/io/checkpoint_names.h"
+#include "core/base/text/number_format.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/run_log.h"
 #include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_lock.h"

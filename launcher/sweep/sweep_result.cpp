@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
-#include "core/base/csv_field.h"
-#include "core/base/number_format.h"
 #include "core/base/parameter_names.h"
+#include "core/base/text/csv_field.h"
+#include "core/base/text/number_format.h"
 
 namespace lockstep {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/host/cores.h"
 #include "launcher/launch/launcher_output_parser.h"
 #include "launcher/processes/child_process.h"

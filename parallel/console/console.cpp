@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "core/base/env.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/io/run_log.h"
 #include "parallel/console/output_relay.h"
 #include "parallel/session/error_report.h"

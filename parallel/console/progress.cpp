@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/host/process_memory.h"
 #include "parallel/console/console.h"
 #include "parallel/console/eta.h"

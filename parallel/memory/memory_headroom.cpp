@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "core/base/fixed_text.h"
-#include "core/base/number_format.h"
+#include "core/base/text/fixed_text.h"
+#include "core/base/text/number_format.h"
 #include "core/exec/agreement.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"

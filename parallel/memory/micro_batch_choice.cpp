@@ -7,7 +7,7 @@
 #include <map>
 
 #include "core/base/check.h"
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/exec/agreement.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/memory/micro_batch_timer.h"

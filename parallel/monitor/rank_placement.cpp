@@ -8,7 +8,7 @@
 #include <string_view>
 #include <unistd.h>
 
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "core/host/machine.h"
 #include "parallel/comm/collective_strings.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "lockstep/error.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/comm/error_serialization.h"

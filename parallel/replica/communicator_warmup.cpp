@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/number_format.h"
 #include "core/base/parameter_names.h"
+#include "core/base/text/number_format.h"
 #include "core/exec/agreement.h"
 #include "core/plan/ownership.h"
 #include "lockstep/error.h"

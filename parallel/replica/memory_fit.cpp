@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/plan/ownership.h"
 #include "core/plan/recompute.h"
 #include "lockstep/error.h"

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "core/base/env.h"
-#include "core/base/number_format.h"
-#include "core/base/suggest.h"
+#include "core/base/text/number_format.h"
+#include "core/base/text/suggest.h"
 #include "core/exec/communicator.h"
 #include "core/host/process_memory.h"
 #include "core/nn/trace.h"

@@ -2,7 +2,7 @@
 // The flat arrays as checkpoints and faults see them, and the text of what lies in them.
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "parallel/replica/replica_check.h"
 #include "parallel/replica/replica_state.h"
 

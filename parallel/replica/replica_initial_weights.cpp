@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/name_patterns.h"
+#include "core/base/text/name_patterns.h"
 #include "core/host/cores.h"
 #include "core/io/load_weights.h"
 #include "core/nn/initialise.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "core/exec/communicator.h"
 #include "kernels/cuda/device/device_probe.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/host/machine.h"
 #include "lockstep/error.h"
 #include "parallel/comm/exception_text.h"

@@ -7,7 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "core/exec/agreement.h"
 #include "core/host/machine.h"
 #include "core/step/fault_injector.h"

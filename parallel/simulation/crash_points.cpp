@@ -20,7 +20,7 @@
 
 #include "core/data/forwarding_dataset.h"
 #include "core/host/file_probe.h"
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "lockstep/error.h"
 #include "parallel/simulation/wrapped_communicator.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/host/monotonic_clock.h"
-#include "core/io/checkpoint_writer.h"
+#include "core/io/checkpoint/checkpoint_writer.h"
 #include "core/step/saved/snapshot.h"
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/io/checkpoint_state.h"
+#include "core/io/checkpoint/checkpoint_state.h"
 
 namespace lockstep {
 

@@ -15,7 +15,7 @@
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "core/optim/optimizer.h"
 #include "parallel/batch/image_growth.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/exec/communicator.h"
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
 #include "lockstep/train_options.h"

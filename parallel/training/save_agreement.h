@@ -11,7 +11,7 @@
 
 #include "core/exec/backend.h"
 #include "core/exec/communicator.h"
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "core/step/saved/saved_arrays.h"
 #include "parallel/comm/stop_agreement.h"
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "core/host/host_memory.h"
 #include "core/io/folder.h"
 

@@ -4,7 +4,7 @@
 #include <ctime>
 #include <fmt/format.h>
 
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/io/run_log.h"
 
 namespace lockstep {

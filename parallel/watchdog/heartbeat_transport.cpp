@@ -12,7 +12,7 @@
 #include <unordered_map>
 
 #include "core/base/check.h"
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "core/exec/gather_records.h"
 #include "core/host/machine.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "parallel/watchdog/foreign_connections.h"
 
 namespace lockstep {

@@ -16,9 +16,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/base/fixed_text.h"
 #include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
+#include "core/base/text/fixed_text.h"
 #include "core/exec/gather_records.h"
 #include "lockstep/error.h"
 #include "parallel/watchdog/connect_outcome.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "core/ops/activations/relu.h"
 #include "core/ops/add.h"
 #include "core/ops/cast.h"
 #include "core/ops/conv2d.h"
@@ -14,7 +15,6 @@
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"
 #include "core/ops/pooling/max_pool2d.h"
-#include "core/ops/relu.h"
 #include "core/ops/scale.h"
 #include "tests/agreement/golden_case.h"
 

@@ -2,14 +2,14 @@
 // The operators of transformers, forward and gradient rule, against float64 values of PyTorch.
 #include <gtest/gtest.h>
 
+#include "core/ops/activations/gelu.h"
+#include "core/ops/activations/swiglu.h"
 #include "core/ops/attention.h"
 #include "core/ops/embedding/embedding.h"
-#include "core/ops/gelu.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/norms/layer_norm.h"
 #include "core/ops/norms/rms_norm.h"
 #include "core/ops/rotary.h"
-#include "core/ops/swiglu.h"
 #include "tests/agreement/golden_case.h"
 
 namespace lockstep::test {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/ops/activations/relu.h"
 #include "core/ops/add.h"
 #include "core/ops/dropout.h"
 #include "core/ops/losses/regression_losses.h"
@@ -14,7 +15,6 @@
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"
 #include "core/ops/pooling/max_pool2d.h"
-#include "core/ops/relu.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/benchmarks/operator_benchmark.h"
 

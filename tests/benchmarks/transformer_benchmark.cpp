@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <string>
 
+#include "core/ops/activations/gelu.h"
 #include "core/ops/attention.h"
 #include "core/ops/cast.h"
 #include "core/ops/embedding/embedding.h"
-#include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "core/ops/losses/softmax_cross_entropy.h"
 #include "core/ops/norms/layer_norm.h"

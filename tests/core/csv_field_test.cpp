@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/csv_field.h"
+#include "core/base/text/csv_field.h"
 
 #include <gtest/gtest.h>
 

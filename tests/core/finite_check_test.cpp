@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "core/exec/program.h"
-#include "core/ops/relu.h"
+#include "core/ops/activations/relu.h"
 #include "core/plan/flat_space.h"
 #include "tests/support/null_backend.h"
 

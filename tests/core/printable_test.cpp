@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <utility>
 
-#include "core/ops/relu.h"
+#include "core/ops/activations/relu.h"
 #include "core/plan/flat_space.h"
 #include "lockstep/error.h"
 #include "tests/core/trace_helpers.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 
 #include <array>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <set>
 #include <sys/stat.h>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/ignore_label.h"
 #include "core/data/text/token_file.h"
 #include "core/data/text/token_windows.h"

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/base/random.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/bpe/pre_tokenizer.h"
 #include "core/io/tokenizer/tokenize.h"
 #include "lockstep/error.h"

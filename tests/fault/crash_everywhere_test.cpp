@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "tests/fault/tracer.h"
 #include "tests/support/small_checkpoint.h"
 

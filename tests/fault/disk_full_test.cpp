@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/io/checkpoint_writer.h"
+#include "core/io/checkpoint/checkpoint_writer.h"
 #include "tests/support/small_checkpoint.h"
 
 namespace lockstep::testing {

@@ -13,7 +13,7 @@
 #include <deque>
 #include <thread>
 
-#include "core/io/checkpoint_writer.h"
+#include "core/io/checkpoint/checkpoint_writer.h"
 #include "lockstep/error.h"
 #include "tests/support/small_checkpoint.h"
 

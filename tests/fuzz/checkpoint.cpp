@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint's folder, as a start with --resume reads it: the manifest, the files that it lists,
 // and the tensors of the model where all of them are whole. See checkpoint_files.h for the inputs.
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 
 #include <fstream>
 #include <optional>
 
 #include "core/base/sha256.h"
-#include "core/io/checkpoint_state.h"
+#include "core/io/checkpoint/checkpoint_state.h"
+#include "core/io/checkpoint/manifest.h"
 #include "core/io/load_weights.h"
-#include "core/io/manifest.h"
 #include "tests/fuzz/checkpoint_files.h"
 #include "tests/fuzz/input_file.h"
 

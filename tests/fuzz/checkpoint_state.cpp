@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // state.json of a checkpoint; what is read must read the same when it is written again.
-#include "core/io/checkpoint_state.h"
+#include "core/io/checkpoint/checkpoint_state.h"
 
 #include "tests/fuzz/fuzz_target.h"
 

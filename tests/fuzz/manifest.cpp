@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // manifest.json of a checkpoint, as it is and with the seal that fits it.
-#include "core/io/manifest.h"
+#include "core/io/checkpoint/manifest.h"
 
 #include "core/base/sha256.h"
 #include "tests/fuzz/fuzz_target.h"

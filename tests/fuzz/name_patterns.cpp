@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regular expressions for parameter names: compiled, and looked for in a few of them.
-#include "core/base/name_patterns.h"
+#include "core/base/text/name_patterns.h"
 
 #include "tests/fuzz/fuzz_target.h"
 

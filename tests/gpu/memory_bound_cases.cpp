@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/ops/activations/gelu.h"
+#include "core/ops/activations/relu.h"
+#include "core/ops/activations/swiglu.h"
 #include "core/ops/add.h"
 #include "core/ops/cast.h"
 #include "core/ops/channel_scale.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding/column_embedding.h"
-#include "core/ops/gelu.h"
 #include "core/ops/losses/binary_cross_entropy.h"
 #include "core/ops/losses/distillation_loss.h"
 #include "core/ops/losses/regression_losses.h"
@@ -13,9 +15,7 @@
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/global_avg_pool.h"
 #include "core/ops/pooling/max_pool2d.h"
-#include "core/ops/relu.h"
 #include "core/ops/scale.h"
-#include "core/ops/swiglu.h"
 #include "tests/gpu/rates.h"
 
 namespace lockstep::rates {

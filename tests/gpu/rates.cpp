@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/ops/activations/relu.h"
 #include "core/ops/linear.h"
-#include "core/ops/relu.h"
 
 namespace lockstep::rates {
 namespace {

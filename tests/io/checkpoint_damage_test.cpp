@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "core/base/sha256.h"
-#include "core/io/manifest.h"
+#include "core/io/checkpoint/manifest.h"
 #include "core/io/safetensors.h"
 #include "lockstep/error.h"
 #include "tests/io/checkpoint_fixture.h"

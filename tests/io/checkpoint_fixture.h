@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "lockstep/error.h"
 #include "tests/support/small_checkpoint.h"
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint that several ranks write, here threads: its bytes, and what becomes of it where one
 // of them fails, is late or never comes.
-#include "core/io/checkpoint_part.h"
+#include "core/io/checkpoint/checkpoint_part.h"
 
 #include <deque>
 #include <fstream>
 #include <sys/stat.h>
 #include <thread>
 
-#include "core/io/checkpoint_names.h"
-#include "core/io/checkpoint_writer.h"
+#include "core/io/checkpoint/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_writer.h"
 #include "tests/io/checkpoint_fixture.h"
 
 namespace lockstep::io {

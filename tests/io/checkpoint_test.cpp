@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 
 #include <cmath>
 #include <fmt/format.h>
@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 
 #include "core/base/sha256.h"
-#include "core/io/checkpoint_state.h"
+#include "core/io/checkpoint/checkpoint_state.h"
+#include "core/io/checkpoint/manifest.h"
 #include "core/io/load_weights.h"
-#include "core/io/manifest.h"
 #include "core/io/safetensors.h"
 #include "tests/io/checkpoint_fixture.h"
 

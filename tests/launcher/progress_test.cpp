@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 #include "parallel/console/console.h"
 #include "parallel/console/eta.h"
 #include "parallel/console/progress.h"

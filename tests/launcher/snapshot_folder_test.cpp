@@ -7,7 +7,7 @@
 #include <optional>
 #include <sys/stat.h>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <set>
 
+#include "core/ops/activations/gelu.h"
 #include "core/ops/attention.h"
 #include "core/ops/conv2d.h"
-#include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "kernels/cuda/device/algorithm_cache.h"
 #include "kernels/cuda/device/algorithm_key.h"

@@ -8,7 +8,7 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
 mkdir -p "$tree"/{core/ops,kernels/cpu,parallel/comm,launcher,include}
-echo '#include "core/ops/relu.h"' >"$tree/kernels/cpu/relu.cpp"
+echo '#include "core/ops/activations/relu.h"' >"$tree/kernels/cpu/relu.cpp"
 echo '#include <mpi.h>' >"$tree/parallel/comm/mpi_communicator.cpp"
 echo 'add_flag("--seed"); // LOCKSTEP_SYNC' >"$tree/launcher/train.cpp"
 echo 'use `--seed` with LOCKSTEP_SYNC=1' >"$tree/README.md"
@@ -26,7 +26,7 @@ expect_finding() {  # NAME FILE LINE: the line in that file is a finding that na
   if [[ $before ]]; then echo "$before" >"$tree/$2"; else rm "$tree/$2"; fi
 }
 
-expect_finding include/a.h include/a.h '#include "core/ops/relu.h"'
+expect_finding include/a.h include/a.h '#include "core/ops/activations/relu.h"'
 expect_finding core/ops/a.h core/ops/a.h '#include <mpi.h>'
 expect_finding core/ops/a.cpp core/ops/a.cpp '#include "oneapi/dnnl/dnnl.hpp"'
 expect_finding core/ops/a.cpp core/ops/a.cpp '  # include <cuda_runtime.h>'

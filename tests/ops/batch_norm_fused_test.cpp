@@ -3,9 +3,9 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
+#include "core/ops/activations/relu.h"
 #include "core/ops/add.h"
 #include "core/ops/norms/batch_norm.h"
-#include "core/ops/relu.h"
 #include "kernels/cpu/kernel_list.h"
 #include "tests/ops/each_isa.h"
 #include "tests/ops/op_case.h"

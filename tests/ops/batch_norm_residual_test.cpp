@@ -5,9 +5,9 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "core/ops/activations/relu.h"
 #include "core/ops/add.h"
 #include "core/ops/norms/batch_norm.h"
-#include "core/ops/relu.h"
 #include "kernels/cpu/kernel_list.h"
 #include "lockstep/error.h"
 #include "tests/ops/bf16_variant.h"

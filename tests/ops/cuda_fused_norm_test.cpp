@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/ops/activations/relu.h"
 #include "core/ops/add.h"
 #include "core/ops/attention.h"
 #include "core/ops/norms/batch_norm.h"
-#include "core/ops/relu.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"

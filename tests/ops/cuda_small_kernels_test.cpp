@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/ops/activations/relu.h"
 #include "core/ops/linear.h"
-#include "core/ops/relu.h"
 #include "tests/ops/cuda_fixture.h"
 #include "tests/ops/op_case.h"
 #include "tests/ops/product_tolerance.h"

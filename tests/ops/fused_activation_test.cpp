@@ -2,10 +2,10 @@
 // Products that have taken in an activation: the same bits as the operators apart.
 #include <gtest/gtest.h>
 
+#include "core/ops/activations/gelu.h"
+#include "core/ops/activations/relu.h"
 #include "core/ops/conv2d.h"
-#include "core/ops/gelu.h"
 #include "core/ops/linear.h"
-#include "core/ops/relu.h"
 #include "kernels/cpu/kernel_list.h"
 #include "tests/ops/bf16_variant.h"
 #include "tests/ops/each_isa.h"

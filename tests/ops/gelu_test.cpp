@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/gelu.h"
+#include "core/ops/activations/gelu.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

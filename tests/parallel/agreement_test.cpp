@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "launcher/gpu_monitor/gpu_watch.h"
 #include "lockstep/error.h"
 #include "parallel/batch/fingerprint.h"

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "core/nn/trace.h"
 #include "lockstep/error.h"
 #include "lockstep/sources.h"

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <thread>
 
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/safetensors.h"
 #include "core/nn/trace.h"
 #include "lockstep/replica.h"

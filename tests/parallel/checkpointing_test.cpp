@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/safetensors.h"
 #include "core/nn/trace.h"
 #include "lockstep/zoo.h"

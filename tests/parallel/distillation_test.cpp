@@ -9,7 +9,7 @@
 #include "core/base/check.h"
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "lockstep/loader.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"

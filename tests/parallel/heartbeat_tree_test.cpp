@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "parallel/watchdog/connect_outcome.h"
 
 namespace lockstep::watch {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/training_run.h"
 #include "tests/parallel/small_runs.h"

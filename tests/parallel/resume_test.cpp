@@ -13,7 +13,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "lockstep/error.h"
 #include "parallel/batch/run_settings.h"
 #include "tests/parallel/shared_folder.h"

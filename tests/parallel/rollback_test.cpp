@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "lockstep/training_feed.h"
 #include "parallel/monitor/step_log.h"
 #include "parallel/replica/replica_state.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "parallel/comm/self_communicator.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/fixed_text.h"
+#include "core/base/text/fixed_text.h"
 #include "parallel/watchdog/heartbeat_transport.h"
 #include "tests/parallel/watched_ranks.h"
 

@@ -9,8 +9,8 @@
 #include <map>
 #include <sstream>
 
-#include "core/io/checkpoint.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/safetensors.h"
 #include "lockstep/error.h"
 #include "lockstep/trainer.h"

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "core/base/random.h"
+#include "core/ops/activations/relu.h"
 #include "core/ops/all_gather.h"
 #include "core/ops/cast.h"
 #include "core/ops/dropout.h"
 #include "core/ops/normalize.h"
-#include "core/ops/relu.h"
 #include "core/ops/scale.h"
 
 namespace lockstep::test {

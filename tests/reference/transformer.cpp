@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/ops/activations/gelu.h"
 #include "core/ops/embedding/embedding.h"
-#include "core/ops/gelu.h"
 #include "core/ops/narrow.h"
 #include "core/ops/norms/layer_norm.h"
 #include "core/ops/norms/rms_norm.h"

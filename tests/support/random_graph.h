@@ -4,15 +4,15 @@
 #include <optional>
 
 #include "core/base/random.h"
+#include "core/ops/activations/gelu.h"
+#include "core/ops/activations/relu.h"
 #include "core/ops/add.h"
 #include "core/ops/cast.h"
 #include "core/ops/conv2d.h"
-#include "core/ops/gelu.h"
 #include "core/ops/linear.h"
 #include "core/ops/norms/layer_norm.h"
 #include "core/ops/pooling/avg_pool2d.h"
 #include "core/ops/pooling/max_pool2d.h"
-#include "core/ops/relu.h"
 #include "core/ops/reshape.h"
 #include "core/ops/scale.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "core/io/safetensors.h"
 #include "lockstep/error.h"
 #include "lockstep/weights.h"

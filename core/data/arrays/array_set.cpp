@@ -13,7 +13,7 @@
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 
 namespace lockstep::data {
 namespace {

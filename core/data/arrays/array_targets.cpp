@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/data/input_file.h"
 
 namespace lockstep::data {

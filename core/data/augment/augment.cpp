@@ -9,7 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 
 namespace lockstep::data {
 namespace {

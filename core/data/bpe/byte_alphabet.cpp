@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace lockstep::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/bpe/character_class.h"
 
 namespace lockstep::data {

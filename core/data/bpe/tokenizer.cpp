@@ -2,7 +2,7 @@
 #include "lockstep/tokens/tokenizer.h"
 
 #include "core/base/check.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/bpe/token_encoder.h"
 #include "core/data/bpe/tokenizer_model.h"
 

@@ -12,7 +12,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/data/input_file.h"
 #include "core/data/shards/tar_reader.h"
 

@@ -9,7 +9,7 @@
 #include "core/base/check.h"
 #include "core/base/file_reader.h"
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/data/content_sample.h"
 #include "core/data/images/image_header.h"
 #include "core/data/images/image_samples.h"

@@ -9,8 +9,8 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/suggest.h"
-#include "core/base/utf8.h"
+#include "core/base/text/suggest.h"
+#include "core/base/text/utf8.h"
 #include "core/data/table/cell.h"
 
 namespace lockstep::data {

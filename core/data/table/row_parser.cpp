@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/parameter_names.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/table/cell.h"
 
 namespace lockstep::data {

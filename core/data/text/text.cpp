@@ -8,7 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/input_file.h"
 #include "core/data/text/token_windows.h"
 #include "lockstep/sources.h"

@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/data/bpe/pre_tokenizer.h"
 
 namespace lockstep::io {

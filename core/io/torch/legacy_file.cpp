@@ -3,7 +3,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "lockstep/shape.h"
 
 namespace lockstep::io::torch {

@@ -7,7 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 
 namespace lockstep::io::torch {
 namespace {

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/parameter_names.h"
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 #include "core/io/torch/opcodes.h"
 #include "core/io/torch/unpickler.h"
 

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "core/base/check.h"
-#include "core/base/name_patterns.h"
 #include "core/base/parameter_names.h"
-#include "core/io/checkpoint_names.h"
+#include "core/base/text/name_patterns.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/load_weights.h"
 
 namespace lockstep {

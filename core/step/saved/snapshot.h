@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/exec/position.h"
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 #include "core/step/saved/saved_arrays.h"
 
 namespace lockstep {

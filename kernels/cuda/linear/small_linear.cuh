@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/ops/activation.h"
+#include "core/ops/activations/activation.h"
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/step/staged.cuh"

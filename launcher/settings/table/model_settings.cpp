@@ -4,7 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/base/suggest.h"
+#include "core/base/text/suggest.h"
 #include "core/nn/gpt.h"
 #include "core/nn/llama.h"
 #include "launcher/settings/table/settings_table.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/settings/table/setting_rows.h"
 
-#include "core/base/name_patterns.h"
+#include "core/base/text/name_patterns.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/swiglu.h"
+#include "core/ops/activations/swiglu.h"
 
 #include "core/graph/gradient_builder.h"
 

@@ -7,8 +7,8 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/io/checkpoint.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "core/io/output_file.h"
 

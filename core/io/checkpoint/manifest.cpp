@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/manifest.h"
+#include "core/io/checkpoint/manifest.h"
 
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/strict_json.h"
 
 namespace lockstep::io {

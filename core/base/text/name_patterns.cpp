@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/name_patterns.h"
+#include "core/base/text/name_patterns.h"
 
 #include <algorithm>
 #include <fmt/ranges.h>

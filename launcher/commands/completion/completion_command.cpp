@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/commands/completion_command.h"
+#include "launcher/commands/completion/completion_command.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "launcher/commands/completion_scripts.h"
+#include "launcher/commands/completion/completion_scripts.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flag_values.h"
 #include "lockstep/error.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "launcher/commands/completion_scripts.h"
+#include "launcher/commands/completion/completion_scripts.h"
 #include "lockstep/sources.h"
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <string_view>
 
-#include "launcher/commands/completion_scripts.h"
+#include "launcher/commands/completion/completion_scripts.h"
 
 namespace lockstep {
 namespace {

@@ -6,12 +6,12 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/base/sha256.h"
-#include "core/io/checkpoint.h"
-#include "core/io/checkpoint_names.h"
-#include "core/io/checkpoint_part.h"
-#include "core/io/checkpoint_state.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_part.h"
+#include "core/io/checkpoint/checkpoint_state.h"
+#include "core/io/checkpoint/manifest.h"
 #include "core/io/folder.h"
-#include "core/io/manifest.h"
 #include "core/io/output_file.h"
 
 namespace lockstep::io {

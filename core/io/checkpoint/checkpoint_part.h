@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "core/io/checkpoint.h"
-#include "core/io/manifest.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/manifest.h"
+#include "core/io/checkpoint/save_progress.h"
 #include "core/io/output_file.h"
 #include "core/io/safetensors.h"
-#include "core/io/save_progress.h"
 
 /// Note [Writing together]. The files of a checkpoint are laid out by the model alone, so that
 /// every rank knows where its tensors lie in them. Rank 0 creates the temporary folder and the

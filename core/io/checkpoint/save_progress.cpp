@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/save_progress.h"
+#include "core/io/checkpoint/save_progress.h"
 
 #include <chrono>
 #include <utility>

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 
 namespace lockstep::io {
 

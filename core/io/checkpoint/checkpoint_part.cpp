@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/checkpoint_part.h"
+#include "core/io/checkpoint/checkpoint_part.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +11,7 @@
 #include "core/base/parameter_names.h"
 #include "core/base/rank_list.h"
 #include "core/base/sha256.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/folder.h"
 #include "core/io/output_file.h"
 #include "core/io/strict_json.h"

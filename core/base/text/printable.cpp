@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/printable.h"
+#include "core/base/text/printable.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace lockstep {
 namespace {

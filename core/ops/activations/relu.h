@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/ops/activation.h"
+#include "core/ops/activations/activation.h"
 #include "core/ops/op_base.h"
 
 namespace lockstep::ops {

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 #include <string_view>
 
-#include "launcher/commands/completion_scripts.h"
+#include "launcher/commands/completion/completion_scripts.h"
 
 namespace lockstep {
 namespace {

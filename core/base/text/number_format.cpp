@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/base/number_format.h"
+#include "core/base/text/number_format.h"
 
 #include <algorithm>
 #include <cmath>

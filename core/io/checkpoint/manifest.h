@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/io/checkpoint.h"
+#include "core/io/checkpoint/checkpoint.h"
 
 namespace lockstep::io {
 

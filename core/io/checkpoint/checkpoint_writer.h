@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/io/checkpoint.h"
-#include "core/io/save_progress.h"
+#include "core/io/checkpoint/checkpoint.h"
+#include "core/io/checkpoint/save_progress.h"
 
 namespace lockstep::io {
 

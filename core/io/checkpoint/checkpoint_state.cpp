@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/io/checkpoint_state.h"
+#include "core/io/checkpoint/checkpoint_state.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
-#include "core/io/checkpoint_names.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/strict_json.h"
 
 namespace lockstep::io {
