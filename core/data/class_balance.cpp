@@ -8,8 +8,8 @@
 #include "core/base/random.h"
 #include "core/data/forwarding_dataset.h"
 #include "core/data/input_file.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
 

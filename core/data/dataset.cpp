@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 #include <vector>
 

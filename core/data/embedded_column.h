@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 
 #include <algorithm>
 #include <chrono>

@@ -10,8 +10,8 @@
 #include "core/base/random.h"
 #include "core/base/text/printable.h"
 #include "core/data/input_file.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep::data {

@@ -9,8 +9,8 @@
 #include "core/data/input_file.h"
 #include "core/data/normalisation.h"
 #include "core/data/preprocessing.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/base/text/suggest.h"
 #include "core/data/ignore_label.h"
 #include "core/data/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

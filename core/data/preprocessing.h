@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::data {
 

@@ -6,7 +6,7 @@
 #include "core/base/random.h"
 #include "core/data/images/image_samples.h"
 #include "core/data/input_file.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

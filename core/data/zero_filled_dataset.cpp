@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "lockstep/data/preprocessing.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing.h"
 
 namespace lockstep::data {
 

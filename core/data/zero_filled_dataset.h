@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "lockstep/dataset.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::data {
 

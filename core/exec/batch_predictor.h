@@ -7,7 +7,7 @@
 
 #include "core/exec/loaded_parameters.h"
 #include "lockstep/builder.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/precision.h"
 
 namespace lockstep {

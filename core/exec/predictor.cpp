@@ -7,7 +7,7 @@
 #include "core/data/table/table_inputs.h"
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
-#include "lockstep/preprocessing_file.h"
+#include "lockstep/data/preprocessing_file.h"
 
 namespace lockstep {
 

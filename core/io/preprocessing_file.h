@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/preprocessing_file.h"
+#include "lockstep/data/preprocessing_file.h"
 
 namespace lockstep::io {
 

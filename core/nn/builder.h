@@ -8,7 +8,7 @@
 
 #include "core/ops/losses/distillation_loss.h"
 #include "lockstep/builder.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/precision.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/nn/builder.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include "core/graph/graph.h"
 #include "core/nn/builder.h"
 #include "lockstep/builder.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/shape.h"
 
 namespace lockstep {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/builder.h"
+#include "lockstep/data/preprocessing.h"
 #include "lockstep/precision.h"
-#include "lockstep/preprocessing.h"
 
 namespace lockstep {
 

@@ -10,9 +10,9 @@
 
 #include "lockstep/batch_plan.h"
 #include "lockstep/builder.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/device_use.h"
-#include "lockstep/loader.h"
 #include "lockstep/rank_context.h"
 #include "lockstep/schedule.h"
 #include "lockstep/step_result.h"

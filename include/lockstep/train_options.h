@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/augment.h"
 #include "lockstep/builder.h"
+#include "lockstep/data/augment.h"
 #include "lockstep/ema.h"
 #include "lockstep/lr_scaling.h"
 #include "lockstep/lr_schedule.h"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/data/load_request.h"
 #include "lockstep/device_use.h"
 #include "lockstep/gpu_use.h"
-#include "lockstep/load_request.h"
 #include "lockstep/time_breakdown.h"
 #include "lockstep/weights.h"
 

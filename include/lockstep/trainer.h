@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/builder.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/rank_context.h"
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/load_request.h"
+#include "lockstep/data/load_request.h"
 #include "lockstep/schedule.h"
 
 namespace lockstep {

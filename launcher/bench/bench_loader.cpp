@@ -13,7 +13,7 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/open_data.h"
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/training_feed.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/replica/replica_parts.h"

@@ -12,7 +12,7 @@
 #include "launcher/settings/flag_values.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/placeholder_data.h"
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
 #include "parallel/batch/batch_plan.h"

@@ -5,7 +5,7 @@
 
 #include "launcher/output/run_folder.h"
 #include "launcher/settings/train_flags.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/job.h"
 #include "lockstep/train_records.h"
 

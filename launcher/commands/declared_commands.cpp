@@ -8,7 +8,7 @@
 
 #include "launcher/predict/saved_run.h"
 #include "launcher/settings/command_line.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/zoo.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/builder.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::onnx {
 

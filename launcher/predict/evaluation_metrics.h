@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launcher/predict/labelled_predictions.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep {
 

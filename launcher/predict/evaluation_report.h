@@ -5,7 +5,7 @@
 #include <string>
 
 #include "launcher/predict/evaluation_metrics.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 #include "lockstep/train_records.h"
 
 namespace lockstep {

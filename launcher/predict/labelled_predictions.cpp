@@ -7,8 +7,8 @@
 #include "core/data/zero_filled_dataset.h"
 #include "core/exec/batch_predictor.h"
 #include "launcher/predict/predict_inputs.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/error.h"
-#include "lockstep/loader.h"
 #include "parallel/comm/collective_strings.h"
 
 namespace lockstep {

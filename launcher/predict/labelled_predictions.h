@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/predict/saved_run.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/job.h"
 
 namespace lockstep {

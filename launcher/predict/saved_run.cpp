@@ -25,7 +25,7 @@
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/open_data.h"
-#include "lockstep/preprocessing_file.h"
+#include "lockstep/data/preprocessing_file.h"
 #include "lockstep/zoo.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/comm/collective_strings.h"

@@ -10,8 +10,8 @@
 
 #include "core/exec/backend.h"
 #include "launcher/settings/train_flags.h"
+#include "lockstep/data/preprocessing.h"
 #include "lockstep/job.h"
-#include "lockstep/preprocessing.h"
 
 namespace lockstep {
 

@@ -10,8 +10,8 @@
 #include "core/data/preprocessing.h"
 #include "launcher/predict/saved_weights.h"
 #include "launcher/settings/flags.h"
+#include "lockstep/data/preprocessing_file.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing_file.h"
 #include "lockstep/zoo.h"
 #include "parallel/comm/error_serialization.h"
 

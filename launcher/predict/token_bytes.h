@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "core/exec/communicator.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep {
 

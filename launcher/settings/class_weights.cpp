@@ -10,7 +10,7 @@
 #include "core/base/check.h"
 #include "core/base/parameter_names.h"
 #include "core/data/input_file.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep {
 namespace {

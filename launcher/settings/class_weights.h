@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/settings/train_flags.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep {
 

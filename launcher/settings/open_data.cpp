@@ -10,8 +10,8 @@
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
 #include "launcher/settings/class_weights.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/tokens/tokenizer_file.h"
 
 namespace lockstep {

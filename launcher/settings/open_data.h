@@ -2,7 +2,7 @@
 #pragma once
 
 #include "launcher/settings/train_flags.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "parallel/batch/fingerprint.h"
 
 namespace lockstep {

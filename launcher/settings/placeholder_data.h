@@ -3,7 +3,7 @@
 
 #include "launcher/settings/given_settings.h"
 #include "launcher/settings/train_flags.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep {
 

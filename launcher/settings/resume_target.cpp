@@ -14,7 +14,7 @@
 #include "core/io/checkpoint/checkpoint.h"
 #include "core/io/checkpoint/checkpoint_names.h"
 #include "core/io/checkpoint/manifest.h"
-#include "lockstep/preprocessing_file.h"
+#include "lockstep/data/preprocessing_file.h"
 
 namespace lockstep {
 

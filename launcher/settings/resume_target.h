@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "launcher/settings/train_flags.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep {
 

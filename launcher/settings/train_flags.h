@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/model_spec.h"
-#include "lockstep/sources.h"
 #include "lockstep/train_options.h"
 #include "lockstep/watch_limits.h"
 

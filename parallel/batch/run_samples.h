@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/train_options.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lockstep/builder.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/fingerprint.h"

@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/data/sampler.h"
-#include "lockstep/load_request.h"
+#include "lockstep/data/load_request.h"
 
 namespace lockstep {
 namespace {

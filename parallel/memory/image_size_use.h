@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "parallel/replica/compiled_programs.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include "core/plan/flat_space.h"
 #include "core/step/parameter_rates.h"
 #include "lockstep/builder.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "parallel/memory/image_size_use.h"
 #include "parallel/replica/memory_table.h"
 #include "parallel/replica/program_sizes.h"

@@ -11,8 +11,8 @@
 #include "core/data/augment/mix.h"
 #include "core/exec/agreement.h"
 #include "lockstep/batch_plan.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/error.h"
-#include "lockstep/loader.h"
 #include "parallel/replica/program_set.h"
 
 namespace lockstep {

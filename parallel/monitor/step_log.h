@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/host/monotonic_clock.h"
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/step_result.h"
 #include "lockstep/time_breakdown.h"
 #include "lockstep/train_records.h"

@@ -7,8 +7,8 @@
 
 #include "core/exec/communicator.h"
 #include "core/exec/finite_check.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/error.h"
-#include "lockstep/loader.h"
 #include "parallel/comm/faulting_rank.h"
 
 namespace lockstep {

@@ -18,7 +18,7 @@
 #include "core/step/saved/snapshot.h"
 #include "core/step/step_graphs.h"
 #include "lockstep/builder.h"
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/rank_context.h"
 #include "lockstep/step_result.h"
 #include "lockstep/weights.h"

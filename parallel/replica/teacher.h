@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/exec/loaded_parameters.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/train_options.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/builder.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/train_options.h"
 #include "parallel/simulation/cluster.h"
 

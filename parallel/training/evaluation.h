@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/data/reduced_dataset.h"
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/rank_context.h"
 #include "lockstep/replica.h"
 #include "lockstep/train_records.h"

@@ -7,7 +7,7 @@
 
 #include "core/exec/communicator.h"
 #include "core/io/checkpoint/checkpoint.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/error.h"
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/train_options.h"
 #include "parallel/batch/batch_plan.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/step/stage_scope.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/rank_context.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/train_records.h"
 #include "lockstep/training_feed.h"
 #include "parallel/batch/fingerprint.h"

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "core/data/images/pack.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/loader.h"
-#include "lockstep/sources.h"
 #include "tests/support/image_files.h"
 
 namespace lockstep {

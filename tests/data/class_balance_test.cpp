@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/data/ignore_label.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

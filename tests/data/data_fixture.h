@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/data/table/table_inputs.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/data/table_fixture.h"
 
 namespace lockstep::data {

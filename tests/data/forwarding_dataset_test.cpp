@@ -11,7 +11,7 @@
 #include "core/data/growing_images.h"
 #include "core/data/ignore_label.h"
 #include "core/data/reduced_dataset.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

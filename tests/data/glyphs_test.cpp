@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <openssl/sha.h>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

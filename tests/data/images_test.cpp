@@ -10,10 +10,10 @@
 #include "core/data/images/image_samples.h"
 #include "core/data/images/pack.h"
 #include "core/data/preprocessing.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/loader.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"
 

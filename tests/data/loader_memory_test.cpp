@@ -5,10 +5,10 @@
 #include <memory>
 #include <utility>
 
-#include "lockstep/augment.h"
+#include "lockstep/data/augment.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/loader.h"
-#include "lockstep/sources.h"
 
 namespace lockstep::data {
 namespace {

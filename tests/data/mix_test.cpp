@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/base/random.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/loader.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "core/io/tokenizer/tokenizer_file.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
 #include "lockstep/tokens/tokenizer.h"
 #include "tests/data/data_fixture.h"
 

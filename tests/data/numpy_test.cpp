@@ -6,9 +6,9 @@
 
 #include "core/data/arrays/array_inputs.h"
 #include "core/data/arrays/npy_array.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/npy_files.h"
 

@@ -6,8 +6,8 @@
 
 #include "core/data/images/pack_format.h"
 #include "core/data/input_file.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "core/io/preprocessing_file.h"
+#include "lockstep/data/preprocessing_file.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing_file.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

@@ -7,8 +7,8 @@
 #include "core/data/preprocessing.h"
 #include "core/data/table/bad_rows.h"
 #include "core/data/table/table_inputs.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/sources.h"
 #include "tests/data/table_fixture.h"
 
 namespace lockstep::data {

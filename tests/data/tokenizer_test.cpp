@@ -8,8 +8,8 @@
 #include "core/io/preprocessing_file.h"
 #include "core/io/tokenizer/tokenize.h"
 #include "core/io/tokenizer/tokenizer_file.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/sources.h"
 #include "tests/data/tokenizer_fixture.h"
 
 namespace lockstep::data {

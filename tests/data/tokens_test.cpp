@@ -8,9 +8,9 @@
 #include "core/data/ignore_label.h"
 #include "core/data/text/token_file.h"
 #include "core/data/text/token_windows.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 
 namespace lockstep::data {

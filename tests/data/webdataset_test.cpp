@@ -5,9 +5,9 @@
 
 #include "core/data/shards/shard_list.h"
 #include "core/data/shards/tar_reader.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
 #include "tests/data/data_fixture.h"
 #include "tests/support/image_files.h"
 #include "tests/support/tar_files.h"

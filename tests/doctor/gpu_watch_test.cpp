@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "launcher/gpu_monitor/nvml.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/job.h"
-#include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
 #include "tests/doctor/fake_machine.h"

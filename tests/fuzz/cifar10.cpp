@@ -2,7 +2,7 @@
 // The folder of cifar10, all of whose files are the same.
 #include <fmt/format.h>
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/data/table/table_inputs.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the command line says about a data source: "synthetic:" and whatever follows, unknown kinds,
 // and lists of augmentations. Sources of files have targets of their own.
-#include "lockstep/augment.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/augment.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace lockstep;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace lockstep::fuzz {

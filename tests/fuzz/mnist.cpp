@@ -3,7 +3,7 @@
 // and test part are the same.
 #include <algorithm>
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 #include "tests/fuzz/pack_parts.h"

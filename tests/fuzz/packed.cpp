@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packed image files, as they are and with the sums that fit them.
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 #include "tests/fuzz/pack_parts.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // preprocessing.json of a run: what is taken is written again alike.
 #include "core/io/preprocessing_file.h"
-#include "lockstep/preprocessing_file.h"
+#include "lockstep/data/preprocessing_file.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace lockstep;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/data/shards/shard_list.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

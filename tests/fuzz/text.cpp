@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text as tokens; characters that are decoded must encode to the same bytes.
 #include "core/base/text/utf8.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of tokens: of 16 bits, bare and after a header, and of 32 bits.
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/fuzz/input_file.h"
 #include "tests/fuzz/load_samples.h"
 

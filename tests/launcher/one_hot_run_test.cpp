@@ -11,7 +11,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/train_run.h"
 #include "launcher/settings/flags.h"
-#include "lockstep/preprocessing_file.h"
+#include "lockstep/data/preprocessing_file.h"
 
 namespace lockstep {
 namespace {

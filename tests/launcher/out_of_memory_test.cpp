@@ -11,7 +11,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/advice/memory_consumers.h"
 #include "launcher/advice/memory_format.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/session/error_report.h"

@@ -9,9 +9,9 @@
 #include <numeric>
 #include <unistd.h>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
 #include "lockstep/job.h"
-#include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
 

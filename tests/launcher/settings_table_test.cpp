@@ -9,7 +9,7 @@
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/table/setting.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/run_settings.h"
 #include "tests/launcher/flag_errors.h"

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "parallel/comm/self_communicator.h"
 
 namespace lockstep {

@@ -9,11 +9,11 @@
 
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/device/library_versions.h"
-#include "kernels/cuda/libraries/attention_graph.h"
-#include "kernels/cuda/libraries/convolution_graph.h"
 #include "kernels/cuda/libraries/cublaslt_choice.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
-#include "kernels/cuda/libraries/cudnn_choice.h"
+#include "kernels/cuda/libraries/cudnn/attention_graph.h"
+#include "kernels/cuda/libraries/cudnn/convolution_graph.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_choice.h"
 #include "kernels/cuda/linear/matrix_product.h"
 #include "lockstep/error.h"
 

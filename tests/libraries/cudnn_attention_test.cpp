@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // That our descriptions of attention mean attention, and that plans are run on the right tensors:
 // by a fake cuDNN, which computes each operation as it is defined.
-#include "kernels/cuda/libraries/cudnn_attention.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_attention.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/device/algorithm_key.h"
-#include "kernels/cuda/libraries/attention_graph.h"
+#include "kernels/cuda/libraries/cudnn/attention_graph.h"
 #include "tests/libraries/fake_cudnn/fake_cudnn.h"
 #include "tests/ops/cuda_long_attention.h"
 

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/libraries/attention_graph.h"
-#include "kernels/cuda/libraries/cudnn_choice.h"
+#include "kernels/cuda/libraries/cudnn/attention_graph.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_choice.h"
 
 // From cuDNN 9.8 on plans are made without a device; tried from 9.11 on.
 #if CUDNN_MAJOR * 10000 + CUDNN_MINOR * 100 >= 91100

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "tests/nccl/nccl_fixture.h"
 #include "tests/parallel/small_runs.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/env.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
 #include "parallel/batch/batch_plan.h"

@@ -10,8 +10,8 @@
 
 #include "core/io/checkpoint/checkpoint.h"
 #include "core/nn/trace.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
-#include "lockstep/sources.h"
 #include "parallel/batch/fingerprint.h"
 #include "parallel/comm/self_communicator.h"
 #include "parallel/memory/micro_batch_choice.h"

@@ -11,8 +11,8 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"
 #include "tests/parallel/claimed_hosts.h"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/random.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/trainer.h"
 
 namespace lockstep::testing {

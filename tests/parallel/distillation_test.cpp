@@ -10,7 +10,7 @@
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
 #include "core/io/checkpoint/checkpoint.h"
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
 #include "parallel/comm/self_communicator.h"

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"

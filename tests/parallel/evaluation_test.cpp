@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/base/check.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
 #include "parallel/batch/batch_plan.h"

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <map>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"

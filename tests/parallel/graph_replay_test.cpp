@@ -10,8 +10,8 @@
 
 #include "core/base/env.h"
 #include "core/step/h2d_staging.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"

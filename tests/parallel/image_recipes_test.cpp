@@ -13,7 +13,7 @@
 #include "core/exec/answers.h"
 #include "core/exec/batch_predictor.h"
 #include "core/io/checkpoint/checkpoint.h"
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 #include "lockstep/replica.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/weights.h"

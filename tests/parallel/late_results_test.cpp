@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "core/step/step_status_ring.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
 #include "parallel/comm/self_communicator.h"

@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "launcher/advice/out_of_memory.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/zoo.h"
 #include "tests/support/metered_backend.h"
 #include "tests/support/mpi_world.h"

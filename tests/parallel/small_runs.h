@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/data/text/token_windows.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/trainer.h"
 #include "lockstep/zoo.h"
 #include "tests/support/device_context.h"

@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/data/sources.h"
 #include "lockstep/error.h"
 #include "lockstep/replica.h"
-#include "lockstep/sources.h"
 #include "lockstep/training_feed.h"
 #include "lockstep/zoo.h"
 #include "tests/parallel/metered_context.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <gmock/gmock.h>
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/trainer.h"
 #include "tests/simulation/noting_communicator.h"
 #include "tests/simulation/simulated_training.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/trainer.h"
 #include "parallel/comm/self_communicator.h"
 #include "tests/support/device_context.h"

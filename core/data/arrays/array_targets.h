@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/data/arrays/npy_array.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::data {
 

@@ -17,8 +17,8 @@
 #include "core/data/preprocessing.h"
 #include "core/data/row_split.h"
 #include "core/data/table/standard.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

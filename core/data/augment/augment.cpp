@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/augment.h"
+#include "lockstep/data/augment.h"
 
 #include <algorithm>
 #include <array>

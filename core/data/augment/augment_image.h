@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/augment.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/augment.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/shape.h"
 
 namespace lockstep::data {

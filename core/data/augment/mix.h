@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/augment.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/augment.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/shape.h"
 
 /// MixUp and CutMix of the images of a micro-batch: Augmentation::mixes().

@@ -6,7 +6,7 @@
 
 #include "core/base/random.h"
 #include "core/data/augment/pixels.h"
-#include "lockstep/augment.h"
+#include "lockstep/data/augment.h"
 
 /// Policies that draw changes of an image. Each takes its numbers from `random`; `scratch` holds as
 /// many bytes as the image. Images have 1 or 3 channels.

@@ -5,8 +5,8 @@
 #include "core/base/random.h"
 #include "core/data/glyphs/glyph_renderer.h"
 #include "core/data/preprocessing.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/data/image.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 

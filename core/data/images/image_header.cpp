@@ -13,7 +13,7 @@
 #include "core/base/check.h"
 #include "core/base/file_reader.h"
 #include "core/base/parameter_names.h"
-#include "lockstep/loader.h"
+#include "lockstep/data/loader.h"
 
 namespace lockstep::data {
 namespace {

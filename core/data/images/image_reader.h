@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/data/images/image_workspace.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::data {
 

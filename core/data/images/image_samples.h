@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "core/data/image.h"
-#include "lockstep/dataset.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 

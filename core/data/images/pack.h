@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 

@@ -17,7 +17,7 @@
 #include "core/data/input_file.h"
 #include "core/data/preprocessing.h"
 #include "core/data/row_split.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

@@ -20,7 +20,7 @@
 #include "core/data/shards/shard_index.h"
 #include "core/data/shards/shard_list.h"
 #include "core/data/shards/tar_reader.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

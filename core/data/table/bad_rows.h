@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/data/table/row_reader.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
 

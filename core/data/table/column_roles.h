@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/data/table/row_reader.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 

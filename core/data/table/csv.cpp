@@ -12,7 +12,7 @@
 #include "core/data/table/standard.h"
 #include "core/data/table/table_dataset.h"
 #include "core/data/table/table_notes.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 namespace {

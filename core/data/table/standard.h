@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/data/table/table_rows.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep::data {
 

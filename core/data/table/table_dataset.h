@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/data/table/table_rows.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
 

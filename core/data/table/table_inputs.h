@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::data {
 

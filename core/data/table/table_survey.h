@@ -8,7 +8,7 @@
 
 #include "core/data/table/bad_rows.h"
 #include "core/data/table/column_roles.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::data {
 

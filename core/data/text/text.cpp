@@ -11,7 +11,7 @@
 #include "core/base/text/utf8.h"
 #include "core/data/input_file.h"
 #include "core/data/text/token_windows.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep::data {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::data {
 

@@ -10,7 +10,7 @@
 #include "core/data/content_sample.h"
 #include "core/data/ignore_label.h"
 #include "core/data/text/window_places.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/preprocessing.h"
 
 namespace lockstep::data {
 namespace {

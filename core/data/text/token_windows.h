@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/data/text/token_sequence.h"
-#include "lockstep/dataset.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
 

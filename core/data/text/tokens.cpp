@@ -9,8 +9,8 @@
 #include "core/base/parameter_names.h"
 #include "core/data/text/token_file.h"
 #include "core/data/text/token_windows.h"
-#include "lockstep/preprocessing.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/preprocessing.h"
+#include "lockstep/data/sources.h"
 #include "lockstep/tokens/tokenizer.h"
 
 namespace lockstep::data {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/load_request.h"
+#include "lockstep/data/load_request.h"
 #include "lockstep/parameter.h"
 
 /// A checkpoint is a folder step_00001000/ with

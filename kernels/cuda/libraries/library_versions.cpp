@@ -7,7 +7,7 @@
 #include "kernels/cuda/device/cuda_build.h"
 #include "kernels/cuda/device/device_tools.h"
 #include "kernels/cuda/libraries/cublaslt_library.h"
-#include "kernels/cuda/libraries/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_library.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cuda {

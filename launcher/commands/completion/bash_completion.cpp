@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "launcher/commands/completion/completion_scripts.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include "core/base/parameter_names.h"
 #include "core/data/image.h"
 #include "launcher/settings/table/settings_table.h"
-#include "lockstep/loader.h"
-#include "lockstep/sources.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/sources.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "kernels/cuda/libraries/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_library.h"
 #include "lockstep/error.h"
 #include "tests/libraries/fake_cudnn/fake_graph.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/libraries/cudnn_attention.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_attention.h"
 
 #include <array>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/device/algorithm_key.h"
-#include "kernels/cuda/libraries/attention_graph.h"
+#include "kernels/cuda/libraries/cudnn/attention_graph.h"
 #include "kernels/cuda/linear/product_helpers.h"
 
 namespace lockstep::cuda {

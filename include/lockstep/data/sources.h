@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/dataset.h"
-#include "lockstep/preprocessing.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/preprocessing.h"
 
 /// Sources of samples by the kind of their files. Each function opens one and returns a training
 /// and a validation part:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/libraries/cudnn_plan.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_plan.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <utility>
 
 #include "kernels/cuda/device/algorithm_key.h"
-#include "kernels/cuda/libraries/cudnn_choice.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_choice.h"
 
 // A proposal of cuDNN's is taken apart into its engine and knobs and put together again, also where
 // it was asked for: so every rank builds its plan the same way, from what can be sent.

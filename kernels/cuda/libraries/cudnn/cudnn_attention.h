@@ -5,8 +5,8 @@
 #include <string>
 
 #include "kernels/cuda/attention/fused_attention.h"
-#include "kernels/cuda/libraries/attention_cut.h"
-#include "kernels/cuda/libraries/cudnn_plan.h"
+#include "kernels/cuda/libraries/cudnn/attention_cut.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_plan.h"
 
 namespace lockstep::cuda {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/dataset.h"
-#include "lockstep/load_request.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/load_request.h"
 
 namespace lockstep::data {
 

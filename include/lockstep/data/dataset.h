@@ -61,8 +61,8 @@ struct ContentSample {
   bool empty() const { return hash == 0 && written == 0; }
 };
 
-/// A source of samples by index. lockstep/sources.h opens the usual ones; for data of your own,
-/// derive from it and override spec(), size(), load(), describe() and fingerprint():
+/// A source of samples by index. lockstep/data/sources.h opens the usual ones; for data of your
+/// own, derive from it and override spec(), size(), load(), describe() and fingerprint():
 ///
 ///   trainer.fit({std::make_shared<Rings>(0, 2048), std::make_shared<Rings>(2048, 256)});
 ///

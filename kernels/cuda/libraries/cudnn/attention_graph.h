@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/cuda/attention/fused_attention.h"
-#include "kernels/cuda/libraries/attention_cut.h"
-#include "kernels/cuda/libraries/cudnn_descriptor.h"
+#include "kernels/cuda/libraries/cudnn/attention_cut.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_descriptor.h"
 
 namespace lockstep::cuda {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/libraries/attention_graph.h"
+#include "kernels/cuda/libraries/cudnn/attention_graph.h"
 
 #include <array>
 #include <span>

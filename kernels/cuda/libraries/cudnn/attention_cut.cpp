@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/libraries/attention_cut.h"
+#include "kernels/cuda/libraries/cudnn/attention_cut.h"
 
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
 
-#include "kernels/cuda/libraries/cudnn_plan.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_plan.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/libraries/cudnn_choice.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_choice.h"
 
 #include <algorithm>
 #include <sstream>

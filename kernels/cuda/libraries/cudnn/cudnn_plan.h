@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/device/algorithm_cache.h"
-#include "kernels/cuda/libraries/cudnn_descriptor.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_descriptor.h"
 
 namespace lockstep::cuda {
 

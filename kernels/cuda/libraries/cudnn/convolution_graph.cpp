@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/libraries/convolution_graph.h"
+#include "kernels/cuda/libraries/cudnn/convolution_graph.h"
 
 #include <array>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/libraries/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_library.h"
 
 namespace lockstep::cuda {
 

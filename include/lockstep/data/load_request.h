@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/augment.h"
+#include "lockstep/data/augment.h"
 
 namespace lockstep::data {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/convolution/convolution.h"
-#include "kernels/cuda/libraries/cudnn_descriptor.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_descriptor.h"
 
 namespace lockstep::cuda {
 

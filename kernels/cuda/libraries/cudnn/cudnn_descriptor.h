@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/libraries/cudnn_library.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_library.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cuda {

@@ -7,9 +7,9 @@
 
 #include "kernels/cuda/convolution/convolution.h"
 #include "kernels/cuda/device/algorithm_key.h"
-#include "kernels/cuda/libraries/convolution_graph.h"
-#include "kernels/cuda/libraries/convolution_trial.h"
-#include "kernels/cuda/libraries/cudnn_plan.h"
+#include "kernels/cuda/libraries/cudnn/convolution_graph.h"
+#include "kernels/cuda/libraries/cudnn/convolution_trial.h"
+#include "kernels/cuda/libraries/cudnn/cudnn_plan.h"
 #include "kernels/cuda/linear/product_helpers.h"
 
 namespace lockstep::cuda {

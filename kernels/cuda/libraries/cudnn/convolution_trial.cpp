@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/libraries/convolution_trial.h"
+#include "kernels/cuda/libraries/cudnn/convolution_trial.h"
 
 #include <algorithm>
 #include <utility>
