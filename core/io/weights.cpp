@@ -12,7 +12,7 @@
 namespace lockstep::io {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 16;
+constexpr std::size_t kPieceFloats = std::size_t{1} << 16;
 
 /// Calls visit(file_index, stored_index) for every element.
 template <typename Visit>
@@ -58,12 +58,12 @@ void for_file_layout(const Parameter& parameter,
                      const std::function<void(std::span<const float>)>& visit) {
   LOCKSTEP_ASSERT(std::int64_t(stored.size()) == parameter.shape.elems());
   if (parameter.file_layout.permutation.empty()) return visit(stored);
-  std::vector<float> piece(std::min(stored.size(), kPiece));
+  std::vector<float> piece(std::min(stored.size(), kPieceFloats));
   walk(parameter, [&](std::size_t f, std::size_t s) {
-    piece[f % kPiece] = stored[s];
-    if ((f + 1) % kPiece == 0) visit(piece);
+    piece[f % kPieceFloats] = stored[s];
+    if ((f + 1) % kPieceFloats == 0) visit(piece);
   });
-  visit(std::span<const float>(piece).first(stored.size() % kPiece));
+  visit(std::span<const float>(piece).first(stored.size() % kPieceFloats));
 }
 
 std::vector<float> from_file_layout(const Parameter& parameter, std::span<const float> file) {

@@ -63,11 +63,11 @@ void tidy(const fs::path& folder, const std::string& name) {
 }
 
 void copy_whole_file(const fs::path& from, const fs::path& to) {
-  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
   std::ifstream in(from, std::ios::binary);
   if (!in) throw EnvironmentError(as_written(from.string()) + ": cannot be opened");
   OutputFile out(to, OutputFile::IfThere::refused);
-  std::vector<char> piece(kPiece);
+  std::vector<char> piece(kPieceBytes);
   while (in.read(piece.data(), std::streamsize(piece.size())), in.gcount() > 0)
     out.write(std::as_bytes(std::span(piece.data(), std::size_t(in.gcount()))));
   if (in.bad()) throw EnvironmentError(as_written(from.string()) + ": cannot be read");
