@@ -14,6 +14,7 @@
 #include "lockstep/data/preprocessing.h"
 #include "lockstep/data/preprocessing_file.h"
 #include "lockstep/data/sources.h"
+#include "lockstep/data/tensor_dataset.h"
 #include "lockstep/device_use.h"
 #include "lockstep/ema.h"
 #include "lockstep/error.h"
