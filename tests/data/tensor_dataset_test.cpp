@@ -68,6 +68,7 @@ TEST(TensorDataset, PredictsNumbers) {
 
 TEST(TensorDataset, TakesWhatASpecSays) {
   const std::vector<std::uint8_t> images = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<float> animals = {0, 1, 1, 1};
   const TensorDataset dataset({.input = {.shape = {2, 2, 1}, .dtype = DType::u8},
                                .target = {.shape = {2}, .dtype = DType::f32},
                                .multi_label = true,
@@ -75,7 +76,7 @@ TEST(TensorDataset, TakesWhatASpecSays) {
                                .scale = {1.0f / 255},
                                .shift = {0}},
                               std::as_bytes(std::span(images)),
-                              std::as_bytes(std::span(std::vector<float>{0, 1, 1, 1})),
+                              std::as_bytes(std::span(animals)),
                               {"cat", "dog"});
   EXPECT_EQ(dataset.size(), 2);
   EXPECT_EQ(sample_bytes(dataset, 0, 1)[0], std::byte{5});
