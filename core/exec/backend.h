@@ -152,7 +152,8 @@ struct DeviceTraits {
   int buckets_in_flight = 4;
   /// Copies on DeviceStream::copies run while the compute stream works.
   bool copies_beside_compute = false;
-  /// Rows of bf16 logits become multiples of as many elements; see core/plan/pad_logits.h.
+  /// Rows of bf16 logits become multiples of as many elements, few classes of fewer; see
+  /// core/plan/pad_logits.h.
   std::int64_t row_multiple = 1;
 };
 /// Of GPUs. An all-reduce over NVLink (8 x H200) reaches 276 GB/s of its 464 with 32 MiB, 347 with

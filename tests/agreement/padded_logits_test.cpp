@@ -12,21 +12,21 @@
 namespace lockstep::test {
 namespace {
 
-constexpr int kClasses = 1025, kFeatures = 24, kSamples = 3;
+constexpr int kFeatures = 24, kSamples = 3;
 
-Graph head(std::int64_t row_multiple) {
+Graph head(int classes, std::int64_t row_multiple) {
   data::SampleSpec samples;
   samples.input = {{kFeatures}, DType::f32};
   samples.target = {Shape{}, DType::i32};
-  samples.classes = kClasses;
+  samples.classes = classes;
   BuilderSettings settings;
   settings.micro_batch = kSamples;
   settings.precision = Precision::bf16;
   settings.row_multiple = row_multiple;
   return trace(
-      [](Builder& nn, Value x) {
+      [&](Builder& nn, Value x) {
         x = nn.linear(x, {.out_features = 16, .name = "body"});
-        return nn.linear(x, {.out_features = kClasses, .bias = false, .name = "head"});
+        return nn.linear(x, {.out_features = classes, .bias = false, .name = "head"});
       },
       softmax_cross_entropy,
       samples,
@@ -34,7 +34,7 @@ Graph head(std::int64_t row_multiple) {
 }
 
 /// What is summed into each parameter: gradients, loss and right answers.
-std::vector<std::vector<float>> sums_of(const Graph& graph, Backend& backend) {
+std::vector<std::vector<float>> sums_of(const Graph& graph, int classes, Backend& backend) {
   GraphRunner runner(graph, backend);
   for (int i = 0; i < int(graph.parameters().size()); ++i) {
     const Parameter& p = graph.parameters()[std::size_t(i)];
@@ -43,7 +43,7 @@ std::vector<std::vector<float>> sums_of(const Graph& graph, Backend& backend) {
     runner.set<float>(graph.parameter_value(i), values);
   }
   const auto x = reference::values("x", kSamples * kFeatures, 1.0f);
-  const std::vector<std::int32_t> labels{0, kClasses - 1, 512};
+  const std::vector<std::int32_t> labels{0, classes - 1, classes / 2};
   const std::vector<float> weight{1.0f / kSamples};
   for (std::size_t i = 0; i < graph.input_names().size(); ++i) {
     const ValueId input = graph.input_value(int(i));
@@ -59,11 +59,14 @@ std::vector<std::vector<float>> sums_of(const Graph& graph, Backend& backend) {
   return sums;
 }
 
-TEST(PaddedLogits, LossAndGradientsAreThoseWithoutPadding) {
+class PaddedLogits : public ::testing::TestWithParam<int> {};
+
+TEST_P(PaddedLogits, LossAndGradientsAreThoseWithoutPadding) {
+  const int classes = GetParam();
   const auto backend = testing::make_test_backend();
-  const Graph plain = head(1), padded = head(64);
+  const Graph plain = head(classes, 1), padded = head(classes, 64);
   ASSERT_NE(to_text(plain), to_text(padded));
-  const auto want = sums_of(plain, *backend), got = sums_of(padded, *backend);
+  const auto want = sums_of(plain, classes, *backend), got = sums_of(padded, classes, *backend);
   ASSERT_EQ(want.size(), got.size());
   for (std::size_t p = 0; p < want.size(); ++p) {
     SCOPED_TRACE(plain.parameters()[p].name);
@@ -78,6 +81,8 @@ TEST(PaddedLogits, LossAndGradientsAreThoseWithoutPadding) {
       ASSERT_NEAR(got[p][i], want[p][i], allowed) << "element " << i;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(ManyAndFew, PaddedLogits, ::testing::Values(1025, 65, 3));
 
 }  // namespace
 }  // namespace lockstep::test

@@ -104,9 +104,9 @@ TEST(TensorDataset, CountsThatDoNotFitAreRefused) {
     });
   };
   EXPECT_THAT(error(Shape{2}, 5, 2), AllOf(HasSubstr("20 bytes"), HasSubstr("have 8 each")));
-  EXPECT_THAT(error(Shape{2}, 6, 2), AllOf(HasSubstr("3 samples"), HasSubstr("expected 12")));
+  EXPECT_THAT(error(Shape{2}, 6, 2), AllOf(HasSubstr("3 samples"), HasSubstr("2 targets")));
   EXPECT_THAT(error(Shape{2}, 0, 0), HasSubstr("expected a multiple"));
-  EXPECT_THAT(error(Shape{0}, 6, 3), HasSubstr("empty"));
+  EXPECT_THAT(error(Shape{0}, 6, 3), HasSubstr("0 elements"));
   EXPECT_THAT(error_of<ConfigError>([] { TensorDataset(Shape{2}, kPoints, kLabels, 0); }),
               HasSubstr("0 classes"));
   EXPECT_THAT(error_of<ConfigError>([] { TensorDataset(Shape{0}, kPoints, kPoints); }),
@@ -114,15 +114,58 @@ TEST(TensorDataset, CountsThatDoNotFitAreRefused) {
   EXPECT_THAT(
       error_of<ConfigError>([] { TensorDataset(Shape{2}, kPoints, std::vector<float>(4)); }),
       HasSubstr("4 targets"));
-  EXPECT_THAT(error_of<ConfigError>([] { TensorDataset(tokens_of_five(), {}, {}, {"one"}); }),
+  EXPECT_THAT(error_of<ConfigError>([] { TensorDataset(tokens_of_five(), {}, {}); }),
               HasSubstr("expected a multiple"));
-  EXPECT_THAT(error_of<ConfigError>([] {
-                TensorDataset(tokens_of_five(),
-                              std::as_bytes(std::span(kLabels).first(2)),
-                              std::as_bytes(std::span(kLabels).first(2)),
-                              {"one"});
-              }),
+  EXPECT_THAT(error_of<ConfigError>([] { TensorDataset(tokens_of_five(), {}, {}, {"one"}); }),
               HasSubstr("1 names for 5 classes"));
+}
+
+// What would be read otherwise, or later, or beyond what is there.
+TEST(TensorDataset, SpecsThatContradictThemselvesAreRefused) {
+  const SampleSpec numbers{.input = {.shape = {2}, .dtype = DType::f32},
+                           .target = {.shape = {1}, .dtype = DType::f32},
+                           .ignore_index = {},
+                           .scale = {},
+                           .shift = {}};
+  const auto error = [&](auto change) {
+    SampleSpec spec = numbers;
+    change(spec);
+    return error_of<ConfigError>([&] {
+      TensorDataset(
+          spec, std::as_bytes(std::span(kPoints)), std::as_bytes(std::span(kPoints).first(3)));
+    });
+  };
+  EXPECT_THAT(error([](SampleSpec&) {}), IsEmpty());
+  EXPECT_THAT(error([](SampleSpec& s) { s.target.shape = {std::int64_t{1} << 61}; }),
+              HasSubstr("targets of f32"));
+  EXPECT_THAT(error([](SampleSpec& s) { s.target.shape = {0}; }), HasSubstr("0 elements"));
+  EXPECT_THAT(error([](SampleSpec& s) { s.input.shape = {std::int64_t{1} << 62}; }),
+              HasSubstr("inputs of f32"));
+  EXPECT_THAT(error([](SampleSpec& s) { s.embedded = {{.feature = 7, .categories = 2}}; }),
+              HasSubstr("got feature 7"));
+  EXPECT_THAT(error([](SampleSpec& s) { s.scale = {1}; }), HasSubstr("1 values of scale"));
+  EXPECT_THAT(error([](SampleSpec& s) { s.ignore_index = 0; }), HasSubstr("ignored"));
+  EXPECT_THAT(error([](SampleSpec& s) { s.input.dtype = DType::i32; }), HasSubstr("vocabulary"));
+  EXPECT_THAT(error([](SampleSpec& s) { s.input.dtype = DType::bf16; }), HasSubstr("bf16"));
+  EXPECT_THAT(error([](SampleSpec& s) {
+                s.target = {.shape = {}, .dtype = DType::i32};
+                s.classes = 3;
+                s.multi_label = true;
+              }),
+              HasSubstr("several labels"));
+}
+
+TEST(TensorDataset, BatchesAreSamplesOneAfterTheOther) {
+  const TensorDataset dataset(Shape{2}, kPoints, kLabels, 3);
+  const std::vector<std::int64_t> indices = {2, 0, 2};
+  std::vector<float> inputs(6);
+  std::vector<std::int32_t> labels(3);
+  dataset.load_batch(0,
+                     indices,
+                     std::as_writable_bytes(std::span(inputs)).data(),
+                     std::as_writable_bytes(std::span(labels)).data());
+  EXPECT_THAT(inputs, ElementsAre(4, 5, 0, 1, 4, 5));
+  EXPECT_THAT(labels, ElementsAre(1, 2, 1));
 }
 
 TEST(TensorDataset, ValuesThatCannotBeAreNamedByPlace) {
@@ -154,7 +197,7 @@ TEST(TensorDataset, ValuesThatCannotBeAreNamedByPlace) {
   };
   EXPECT_THAT(error({9, 3}, 1), IsEmpty());
   EXPECT_THAT(error({9, 4}, 1), HasSubstr("input 1 of sample 0 is 4"));
-  EXPECT_THAT(error({9, 0.5f}, 1), HasSubstr("a category, 0 to 3"));
+  EXPECT_THAT(error({9, 0.5f}, 1), HasSubstr("the index of a category"));
   EXPECT_THAT(error({9, 3}, 0.5f), HasSubstr("0 or 1"));
 }
 

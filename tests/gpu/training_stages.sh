@@ -121,7 +121,7 @@ stage_dependent_launch() {
   local adamw='--optimizer adamw --clip-norm 1'
   lockstep=$(program lockstep) || return
   text
-  images "$work/images"
+  $small || images "$work/images"
   for name in mlp convnet gpt; do
     case $name in
       mlp) flags="--data glyphs --model mlp --hidden 64,32 $adamw" ;;

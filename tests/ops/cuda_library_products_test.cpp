@@ -14,22 +14,6 @@
 namespace lockstep::test {
 namespace {
 
-class CudaLibraryProducts : public CudaTest {
- protected:
-  /// `of_device` on a GPU, `emulated` elsewhere, where products are plain loops.
-  std::int64_t size(std::int64_t of_device, std::int64_t emulated) {
-    const bool slow = backend().device_class().find("emulated") != std::string::npos;
-    return slow ? emulated : of_device;
-  }
-  std::vector<HostTensor> run(const OpCase& test_case) {
-    return run_kernel(
-        test_case,
-        [this](const KernelSpec& spec) { return backend().make_kernel(spec); },
-        TestMemory{backend()});
-  }
-  std::string chosen() { return "chosen:\n" + backend().choices(); }
-};
-
 HostTensor bf16_filled(const Shape& shape, float value) {
   const auto elems = std::size_t(TensorType{shape, DType::f32}.elems());
   return rounded_to_bf16(f32_tensor(shape, std::vector<float>(elems, value)));
@@ -45,6 +29,41 @@ HostTensor numbered_columns(std::int64_t rows, std::int64_t columns) {
     values.push_back(float(number_of_column(i % columns)));
   return rounded_to_bf16(f32_tensor({rows, columns}, values));
 }
+
+/// A linear layer whose rows of dy have gaps.
+struct WholeGradient {
+  std::int64_t rows, in, out, padded;
+};
+
+class CudaLibraryProducts : public CudaTest {
+ protected:
+  /// `of_device` on a GPU, `emulated` elsewhere, where products are plain loops.
+  std::int64_t size(std::int64_t of_device, std::int64_t emulated) {
+    const bool slow = backend().device_class().find("emulated") != std::string::npos;
+    return slow ? emulated : of_device;
+  }
+  std::vector<HostTensor> run(const OpCase& test_case) {
+    return run_kernel(
+        test_case,
+        [this](const KernelSpec& spec) { return backend().make_kernel(spec); },
+        TestMemory{backend()});
+  }
+  std::string chosen() { return "chosen:\n" + backend().choices(); }
+
+  /// Sums of as many ones as there are rows, times a number that tells columns apart.
+  void expect_whole_gradient(const WholeGradient& of) {
+    const auto outputs =
+        run({.name = "columns that differ",
+             .op = std::make_shared<ops::LinearBwdWeights>(false, of.out),
+             .inputs = {bf16_filled({of.rows, of.in}, 1), numbered_columns(of.rows, of.padded)}});
+    const std::vector<double> gradient = outputs[0].to_double();
+    ASSERT_EQ(gradient.size(), std::size_t(of.out * of.in));
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      ASSERT_EQ(gradient[i], double(of.rows * number_of_column(std::int64_t(i) / of.in)))
+          << "output " << std::int64_t(i) / of.in << "\n"
+          << chosen();
+  }
+};
 
 TEST_F(CudaLibraryProducts, ABiasBehindABf16ProductIsRoundedAlone) {
   const std::int64_t rows = size(1024, 32), in = size(768, 64), out = size(3072, 96);
@@ -83,33 +102,18 @@ TEST_F(CudaLibraryProducts, GradientsOfBf16AreSummedAndStoredInFp32) {
 
 // Note [Weight gradients of many outputs]: rows of two GEMMs, the last of them seen.
 TEST_F(CudaLibraryProducts, GradientsOfManyOutputsAreWhole) {
-  const std::int64_t rows = size(2048, 24), in = size(768, 16), out = 4099, padded = 4160;
-  const auto outputs =
-      run({.name = "columns that differ",
-           .op = std::make_shared<ops::LinearBwdWeights>(false, out),
-           .inputs = {bf16_filled({rows, in}, 1), numbered_columns(rows, padded)}});
-  const std::vector<double> gradient = outputs[0].to_double();
-  ASSERT_EQ(gradient.size(), std::size_t(out * in));
-  for (std::size_t i = 0; i < gradient.size(); ++i)
-    ASSERT_EQ(gradient[i], double(rows * number_of_column(std::int64_t(i) / in)))
-        << "output " << std::int64_t(i) / in << "\n"
-        << chosen();
+  expect_whole_gradient({.rows = size(2048, 24), .in = size(768, 16), .out = 4099, .padded = 4160});
+  // In parts as well.
+  ASSERT_GT(cuda::parts_of_sum(4096, 8, 4096), 1);
+  expect_whole_gradient({.rows = 4096, .in = 8, .out = 4099, .padded = 4160});
 }
 
 // Note [Long sums of few elements]: the head of a small vocabulary, whose rows of dy are padded.
 TEST_F(CudaLibraryProducts, GradientsOfFewOutputsAreWhole) {
-  const std::int64_t rows = size(16384, 4096), in = size(384, 16), out = 65, padded = 72;
-  ASSERT_GT(cuda::parts_of_sum(out, in, rows), 1);
-  const auto outputs =
-      run({.name = "columns that differ",
-           .op = std::make_shared<ops::LinearBwdWeights>(false, out),
-           .inputs = {bf16_filled({rows, in}, 1), numbered_columns(rows, padded)}});
-  const std::vector<double> gradient = outputs[0].to_double();
-  ASSERT_EQ(gradient.size(), std::size_t(out * in));
-  for (std::size_t i = 0; i < gradient.size(); ++i)
-    ASSERT_EQ(gradient[i], double(rows * number_of_column(std::int64_t(i) / in)))
-        << "output " << std::int64_t(i) / in << "\n"
-        << chosen();
+  const std::int64_t rows = size(16384, 4096), in = size(384, 16);
+  ASSERT_GT(cuda::parts_of_sum(65, in, rows), 1);
+  expect_whole_gradient({.rows = rows, .in = in, .out = 65, .padded = 72});
+  expect_whole_gradient({.rows = rows, .in = in, .out = 70, .padded = 128});
 }
 
 // The rows of every part are summed, each once.

@@ -3,27 +3,38 @@
 
 #include <cmath>
 #include <cstring>
+#include <fmt/ranges.h>
+#include <string>
 #include <utility>
 
 #include "core/base/check.h"
 #include "core/base/xxh64.h"
+#include "core/data/embedded_column.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
 namespace {
 
-std::int64_t samples_of(const SampleSpec& spec, std::size_t input_bytes) {
-  const std::size_t sample = spec.input.bytes();
-  LOCKSTEP_CHECK(
-      sample > 0, ConfigError, "TensorDataset: samples of {} are empty", spec.input.to_string());
-  LOCKSTEP_CHECK(
-      input_bytes > 0 && input_bytes % sample == 0,
-      ConfigError,
-      "TensorDataset: inputs have {} bytes; samples of {} have {} each, expected a multiple",
-      input_bytes,
-      spec.input.to_string(),
-      sample);
-  return std::int64_t(input_bytes / sample);
+/// No tensor of one sample has as many elements; what they take stays far from overflowing.
+constexpr std::int64_t kMaxElems = std::int64_t{1} << 40;
+
+/// How many samples of `type` are in `bytes`. `what` they are: inputs or targets.
+std::int64_t samples_in(std::size_t bytes, const TensorType& type, const char* what) {
+  LOCKSTEP_CHECK(type.elems() > 0 && type.elems() <= kMaxElems,
+                 ConfigError,
+                 "TensorDataset: {} of {} have {} elements, expected 1 to {}",
+                 what,
+                 type.to_string(),
+                 type.elems(),
+                 kMaxElems);
+  LOCKSTEP_CHECK(bytes > 0 && bytes % type.bytes() == 0,
+                 ConfigError,
+                 "TensorDataset: {} have {} bytes; samples of {} have {} each, expected a multiple",
+                 what,
+                 bytes,
+                 type.to_string(),
+                 type.bytes());
+  return std::int64_t(bytes / type.bytes());
 }
 
 /// Calls `accepts` with each element of one type, and throws where it says no. `what` an element
@@ -63,15 +74,15 @@ void check_inputs(const SampleSpec& spec, const std::vector<std::byte>& inputs) 
         "input",
         fmt::format("0 to {}", spec.classes - 1),
         [&](std::int32_t token, std::int64_t) { return token >= 0 && token < spec.classes; });
+  if (spec.embedded.empty()) return;
+  std::vector<std::int64_t> categories(std::size_t(elems), 0);  // 0: a number
   for (const EmbeddedColumn& column : spec.embedded)
-    check_elements<float>(inputs,
-                          elems,
-                          "input",
-                          fmt::format("a category, 0 to {}", column.categories - 1),
-                          [&](float x, std::int64_t element) {
-                            return element != column.feature ||
-                                   (x >= 0 && x < float(column.categories) && x == std::floor(x));
-                          });
+    categories[std::size_t(column.feature)] = column.categories;
+  check_elements<float>(
+      inputs, elems, "input", "the index of a category", [&](float x, std::int64_t element) {
+        const std::int64_t count = categories[std::size_t(element)];
+        return count == 0 || (x >= 0 && x < float(count) && x == std::floor(x));
+      });
 }
 
 void check_targets(const SampleSpec& spec, const std::vector<std::byte>& targets) {
@@ -95,36 +106,57 @@ void check_targets(const SampleSpec& spec, const std::vector<std::byte>& targets
     });
 }
 
-void check_spec(const SampleSpec& spec, const std::vector<std::string>& class_names) {
-  const DType target = spec.target.dtype;
-  LOCKSTEP_CHECK(
-      (target == DType::i32 && spec.classes > 0) || (target == DType::f32 && spec.classes == 0),
-      ConfigError,
-      "TensorDataset: targets of {} with {} classes; expected i32 with one class or "
-      "more, or f32 with none",
-      spec.target.to_string(),
-      spec.classes);
-  LOCKSTEP_CHECK(spec.input.dtype != DType::bf16,
+SampleSpec checked(SampleSpec spec, const std::vector<std::string>& class_names) {
+  const TensorType &input = spec.input, &target = spec.target;
+  LOCKSTEP_CHECK(input.dtype != DType::bf16,
                  ConfigError,
                  "TensorDataset: inputs of {}; expected f32, u8 or i32",
-                 spec.input.to_string());
-  const std::size_t named =
-      spec.multi_label ? std::size_t(spec.target.elems()) : std::size_t(spec.classes);
-  LOCKSTEP_CHECK(class_names.empty() || class_names.size() == named,
+                 input.to_string());
+  const bool classes = target.dtype == DType::i32 && spec.classes > 0 && !spec.multi_label;
+  const bool numbers = target.dtype == DType::f32 && spec.classes == 0 && !spec.ignore_index;
+  LOCKSTEP_CHECK(classes || numbers,
+                 ConfigError,
+                 "TensorDataset: targets of {} with {} classes{}{}; expected i32 with one class or "
+                 "more, or f32 with none and nothing to ignore",
+                 target.to_string(),
+                 spec.classes,
+                 spec.multi_label ? ", several labels a sample" : "",
+                 spec.ignore_index ? ", one value ignored" : "");
+  LOCKSTEP_CHECK(input.dtype != DType::i32 || classes,
+                 ConfigError,
+                 "TensorDataset: tokens of {} without a vocabulary; give `classes`",
+                 input.to_string());
+  LOCKSTEP_CHECK(spec.scale.size() == spec.shift.size(),
+                 ConfigError,
+                 "TensorDataset: {} values of scale and {} of shift, expected as many of both",
+                 spec.scale.size(),
+                 spec.shift.size());
+  check_embedded(spec);
+  const std::int64_t named = spec.multi_label ? target.elems() : spec.classes;
+  LOCKSTEP_CHECK(class_names.empty() || std::int64_t(class_names.size()) == named,
                  ConfigError,
                  "TensorDataset: {} names for {} classes",
                  class_names.size(),
                  named);
+  return spec;
 }
 
 std::uint64_t hash_of(const SampleSpec& spec,
                       const std::vector<std::byte>& inputs,
                       const std::vector<std::byte>& targets,
                       const std::vector<std::string>& class_names) {
-  std::string types =
-      fmt::format("{} {} {}", spec.input.to_string(), spec.target.to_string(), spec.classes);
-  for (const std::string& name : class_names) types += '\0' + name;
-  const std::uint64_t seed = xxh64(types.data(), types.size());
+  std::string what = fmt::format("{} {} {} {} {} scale {} shift {} embedded",
+                                 spec.input.to_string(),
+                                 spec.target.to_string(),
+                                 spec.classes,
+                                 spec.multi_label,
+                                 spec.ignore_index ? std::to_string(*spec.ignore_index) : "-",
+                                 fmt::join(spec.scale, ","),
+                                 fmt::join(spec.shift, ","));
+  for (const EmbeddedColumn& column : spec.embedded)
+    what += fmt::format(" {}:{}", column.feature, column.categories);
+  for (const std::string& name : class_names) what += '\0' + name;
+  const std::uint64_t seed = xxh64(what.data(), what.size());
   return xxh64(targets.data(), targets.size(), xxh64(inputs.data(), inputs.size(), seed));
 }
 
@@ -170,19 +202,16 @@ TensorDataset::TensorDataset(SampleSpec spec,
                              std::span<const std::byte> inputs,
                              std::span<const std::byte> targets,
                              std::vector<std::string> class_names)
-    : spec_(std::move(spec)),
-      size_(samples_of(spec_, inputs.size())),
+    : spec_(checked(std::move(spec), class_names)),
+      size_(samples_in(inputs.size(), spec_.input, "inputs")),
       inputs_(inputs.begin(), inputs.end()),
       targets_(targets.begin(), targets.end()),
+      input_bytes_(spec_.input.bytes()),
+      target_bytes_(spec_.target.bytes()),
       class_names_(std::move(class_names)) {
-  check_spec(spec_, class_names_);
-  LOCKSTEP_CHECK(targets.size() == std::size_t(size_) * spec_.target.bytes(),
-                 ConfigError,
-                 "TensorDataset: {} samples have targets of {} bytes, expected {}: {} each",
-                 size_,
-                 targets.size(),
-                 std::size_t(size_) * spec_.target.bytes(),
-                 spec_.target.to_string());
+  const std::int64_t count = samples_in(targets.size(), spec_.target, "targets");
+  LOCKSTEP_CHECK(
+      count == size_, ConfigError, "TensorDataset: {} samples and {} targets", size_, count);
   check_inputs(spec_, inputs_);
   check_targets(spec_, targets_);
   fingerprint_ = hash_of(spec_, inputs_, targets_, class_names_);
@@ -192,10 +221,20 @@ void TensorDataset::load(std::uint64_t /*epoch*/,
                          std::int64_t index,
                          std::byte* input,
                          std::byte* target) const {
-  const std::size_t i = std::size_t(index), bytes = spec_.input.bytes(),
-                    target_bytes = spec_.target.bytes();
-  std::memcpy(input, inputs_.data() + i * bytes, bytes);
-  std::memcpy(target, targets_.data() + i * target_bytes, target_bytes);
+  const auto i = std::size_t(index);
+  std::memcpy(input, inputs_.data() + i * input_bytes_, input_bytes_);
+  std::memcpy(target, targets_.data() + i * target_bytes_, target_bytes_);
+}
+
+void TensorDataset::load_batch(std::uint64_t epoch,
+                               std::span<const std::int64_t> indices,
+                               std::byte* input,
+                               std::byte* target) const {
+  for (const std::int64_t index : indices) {
+    TensorDataset::load(epoch, index, input, target);
+    input += input_bytes_;
+    target += target_bytes_;
+  }
 }
 
 std::int32_t TensorDataset::label(std::int64_t index) const {

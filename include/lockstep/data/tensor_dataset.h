@@ -43,6 +43,10 @@ class TensorDataset final : public Dataset {
             std::int64_t index,
             std::byte* input,
             std::byte* target) const override;
+  void load_batch(std::uint64_t epoch,
+                  std::span<const std::int64_t> indices,
+                  std::byte* input,
+                  std::byte* target) const override;
   std::int32_t label(std::int64_t index) const override;
   /// "2048 samples in memory, f32[2], 2 classes"
   std::string describe() const override;
@@ -54,6 +58,7 @@ class TensorDataset final : public Dataset {
   SampleSpec spec_;
   std::int64_t size_ = 0;
   std::vector<std::byte> inputs_, targets_;
+  std::size_t input_bytes_ = 0, target_bytes_ = 0;  // of a sample
   std::vector<std::string> class_names_;
   std::uint64_t fingerprint_ = 0;
 };

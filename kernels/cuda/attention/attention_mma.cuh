@@ -72,7 +72,7 @@ struct FwdWarp {
   const AttentionShape& s;
   const HeadBlock& block;
   int tokens, first, end;  // queries first to end - 1, which need not exist
-  WarpDropout<Dropout> dropout;
+  WarpDropout<Dropout> drawn;
 
   /// Whether a query sees one of the 16 keys from `key` on.
   __device__ bool counts(int key) const {
@@ -102,7 +102,7 @@ struct FwdWarp {
     for (int i = 0; i < kPairs; ++i) {
       const int first_key = key + i / blocks * 16, query = first + i % blocks * 16;
       std::uint64_t of_pairs = 0;
-      if (counts(first_key)) of_pairs = kept_pairs<false>(dropout, s, block, query, first_key);
+      if (counts(first_key)) of_pairs = kept_pairs<false>(drawn, s, block, query, first_key);
       bits = bits >> 8 | of_pairs << 8 * (kPairs - 1);
     }
     return bits;
@@ -111,7 +111,7 @@ struct FwdWarp {
 
 /// Takes out what is not kept: bit 8 b + 4 n + e is of weights[b][n][e].
 template <int blocks>
-__device__ inline void drop(Pairs<blocks>& weights, std::uint64_t kept) {
+__device__ inline void drop_weights(Pairs<blocks>& weights, std::uint64_t kept) {
 #pragma unroll
   for (int b = 0; b < blocks; ++b)
 #pragma unroll
@@ -153,7 +153,7 @@ __device__ inline void attend_stage(OwnSums<steps>& sums,
 #pragma unroll
   for (int i = 0; i < kSixteens; ++i) {
     if (!warp.counts(key + 16 * i)) continue;
-    if constexpr (Dropout::kDrops) drop(scores[i], kept >> 8 * Sizes::kBlocks * i);
+    if constexpr (Dropout::kDrops) drop_weights(scores[i], kept >> 8 * Sizes::kBlocks * i);
     PairFragments<Sizes::kBlocks> weights;
     round_pairs(weights, scores[i]);
     add_walked<steps>(sums, weights, stage.second + 16 * i * Sizes::kStride);

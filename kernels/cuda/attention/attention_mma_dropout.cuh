@@ -8,10 +8,10 @@
 // Which weights are kept is a bit for each, drawn before the weights are there: a call of Philox
 // for four neighbouring keys, of which a warp makes each once, and hands the bits over to the lanes
 // whose fragments hold the weights. A call is about 60 instructions, 15 a weight, where all that is
-// done else with a weight of 64 columns is 17 forward and 25 backward. So what does not change from
-// call to call is read once (WarpDropout), rows that do not begin with a call of their own cost
-// a third call and a shift of bits, and loops over calls are not unrolled where their code would
-// not fit into the instruction cache.
+// done else with a weight of 64 columns is 16 forward, and 24 and 19 backward. So what does not
+// change from call to call is read once (WarpDropout), rows that do not begin with a call of their
+// own cost a third call and a shift of bits, and loops over calls are not unrolled where their code
+// would not fit into the instruction cache.
 //
 // On an H200, 64 samples of 256 tokens, six heads of 64 columns, with the calls of both cases in
 // line and the counters read for each: 93 us forward and 233 backward, five times as long a product
@@ -45,7 +45,7 @@ struct WarpDropout<WeightDropout> {
     return kept;
   }
 
-  /// Of a query and the eight keys from `key` on.
+  /// Of a query and the eight keys from `first_key` on.
   __device__ std::uint32_t kept_eight(const AttentionShape& s,
                                       const HeadBlock& block,
                                       int query,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/cuda/group_access.cuh"
 #include "kernels/cuda/linear/column_sums.h"
@@ -66,6 +67,7 @@ __global__ void slice_sums_kernel(float* partial,
                                   const T* values,
                                   std::int64_t rows,
                                   std::int64_t columns,
+                                  std::int64_t pitch,
                                   std::int64_t slice_rows,
                                   int across) {
   wait_for_earlier_work();
@@ -75,9 +77,8 @@ __global__ void slice_sums_kernel(float* partial,
   const std::int64_t end = begin + slice_rows < rows ? begin + slice_rows : rows;
   Floats<N> sum{};
   if (column < columns)
-    sum = sum_with_stride<N>(values + (begin + lane) * columns + column,
-                             lanes * columns,
-                             steps(end - begin, lane, lanes));
+    sum = sum_with_stride<N>(
+        values + (begin + lane) * pitch + column, lanes * pitch, steps(end - begin, lane, lanes));
   add_over_lanes(sum, across, dynamic_shared<float>());
   if (lane == 0 && column < columns)
     for (int i = 0; i < N; ++i)
@@ -101,7 +102,8 @@ __global__ void add_slices_kernel(
 
 template <typename T>
 void add_rows_of_slices(const ColumnSums& w, std::int64_t slices, cudaStream_t stream) {
-  with_width<T>(w.columns, [&](auto width) {
+  const std::int64_t pitch = w.pitch > 0 ? w.pitch : w.columns;
+  with_width<T>(std::gcd(w.columns, pitch), [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
     const std::int64_t groups = w.columns / kWidth;
     int across = 1;
@@ -116,6 +118,7 @@ void add_rows_of_slices(const ColumnSums& w, std::int64_t slices, cudaStream_t s
            static_cast<const T*>(w.values),
            w.rows,
            w.columns,
+           pitch,
            slice_rows(w.rows, w.columns),
            across);
   });

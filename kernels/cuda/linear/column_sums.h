@@ -9,11 +9,13 @@
 
 namespace lockstep::cuda {
 
-/// values: [rows, columns] of `type`, f32 or bf16, aligned to 16 bytes.
+/// values: [rows, columns] of `type`, f32 or bf16, aligned to 16 bytes; rows are `pitch` elements
+/// apart.
 struct ColumnSums {
   const void* values = nullptr;
   DType type = DType::f32;
   std::int64_t rows = 0, columns = 0;
+  std::int64_t pitch = 0;     ///< 0: `columns`
   float* sums = nullptr;      ///< [columns]
   bool accumulate = false;    ///< add to what is there
   void* workspace = nullptr;  ///< column_sums_workspace(rows, columns) bytes, aligned to 4

@@ -105,8 +105,9 @@ class LinearBwdWeightsKernel final : public BoundKernel {
                               .k = e.rows,
                               .transpose_a = true,
                               .factors = type_,
-                              .result = DType::f32,
-                              .a_pitch = e.padded_out};
+                              .result = DType::f32};
+    // Algorithm files have fp32 without a pitch, which such GEMMs share with 1x1 convolutions.
+    if (type_ == DType::bf16 || e.padded_out != e.out) product.a_pitch = e.padded_out;
     if (type_ == DType::bf16 && e.out >= kManyOutputs && e.out % 8 != 0 && e.padded_out % 8 == 0) {
       first_rows_ = e.out / kRowTile * kRowTile;
       product.m = e.out - first_rows_;

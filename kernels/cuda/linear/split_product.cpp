@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/linear/split_product.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/check.h"
@@ -11,6 +12,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr std::int64_t kTile = 128, kFewTiles = 4;
+constexpr std::int64_t kAligned = 8;        // rows of results that cuBLASLt's fast kernels want
 constexpr std::int64_t kWantedTiles = 132;  // multiprocessors of an H100
 constexpr std::int64_t kRowStep = 32, kMinRows = 256, kMinSum = 4096;
 static_assert(kRowStep * std::int64_t(sizeof(std::uint16_t)) % kProductAlignment == 0);
@@ -21,10 +23,15 @@ std::int64_t tiles_of(std::int64_t m, std::int64_t n) {
 
 class SplitProduct final : public MatrixProduct {
  public:
+  /// `parts` has results of spec.m rows or more, the rest of which are of no use.
   SplitProduct(const Device& device,
                const MatrixProductSpec& spec,
+               std::int64_t rows_of_part,
                std::unique_ptr<MatrixProduct> parts)
-      : device_(device), spec_(spec), parts_(std::move(parts)) {}
+      : device_(device),
+        spec_(spec),
+        elems_of_part_(rows_of_part * spec.n),
+        parts_(std::move(parts)) {}
 
   std::size_t workspace_bytes() const override {
     return sums_offset() + column_sums_workspace(spec_.parts, elems());
@@ -43,6 +50,7 @@ class SplitProduct final : public MatrixProduct {
                 {.values = results,
                  .rows = spec_.parts,
                  .columns = elems(),
+                 .pitch = elems_of_part_,
                  .sums = static_cast<float*>(arguments.c),
                  .accumulate = arguments.accumulate,
                  .workspace = workspace + sums_offset()});
@@ -52,11 +60,12 @@ class SplitProduct final : public MatrixProduct {
   std::int64_t elems() const { return spec_.m * spec_.n; }
   std::size_t results_offset() const { return aligned(parts_->workspace_bytes()); }
   std::size_t sums_offset() const {
-    return results_offset() + aligned(std::size_t(spec_.parts * elems()) * sizeof(float));
+    return results_offset() + aligned(std::size_t(spec_.parts * elems_of_part_) * sizeof(float));
   }
 
   Device device_;
   MatrixProductSpec spec_;
+  std::int64_t elems_of_part_;
   std::unique_ptr<MatrixProduct> parts_;
 };
 
@@ -79,7 +88,11 @@ std::unique_ptr<MatrixProduct> make_split_product(const Device& device,
     if (parts == 1 || whole->splits_sums()) return whole;
   }
   spec.parts = parts;
-  return std::make_unique<SplitProduct>(device, spec, make_matrix_product(device, spec, what));
+  MatrixProductSpec padded = spec;
+  padded.m =
+      std::max(spec.m, std::min(spec.a_pitch, (spec.m + kAligned - 1) / kAligned * kAligned));
+  return std::make_unique<SplitProduct>(
+      device, spec, padded.m, make_matrix_product(device, padded, what));
 }
 
 }  // namespace lockstep::cuda
