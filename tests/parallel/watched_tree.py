@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks under mpirun that are a tree of watchdogs, of which one is killed or stopped.
 
-watched_tree.py PROGRAM MPIEXEC
+watched_tree.py PROGRAM MPIEXEC [EMULATOR]
 
 The tree of eight ranks of a host: 0 has 1 and 2; 1 has 3 and 4; 2 has 5 and 6; 3 has 7. Rank 6 takes
 100 ms for its record: the others have to wait, since mpirun kills what is left once two have ended.
@@ -36,13 +36,13 @@ def lives(process):
 
 
 class WatchedTree(unittest.TestCase):
-    program, mpiexec = None, None
+    program, mpiexec = None, None  # the first with the emulator in front, where ranks are of another processor
 
     def play(self, fault, rank, timeout_s):
         """Seconds until no other rank lives, and what was said."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            command = [self.mpiexec, "-np", str(RANKS), self.program, name, str(timeout_s)]
+            command = [self.mpiexec, "-np", str(RANKS), *self.program, name, str(timeout_s)]
             run = subprocess.Popen(command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
             try:
@@ -90,5 +90,6 @@ class WatchedTree(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    WatchedTree.program, WatchedTree.mpiexec = sys.argv[1:3]
+    program, WatchedTree.mpiexec, *emulator = sys.argv[1:]
+    WatchedTree.program = [*emulator, program]
     unittest.main(argv=sys.argv[:1])
