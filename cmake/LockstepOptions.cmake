@@ -34,6 +34,10 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+# GCC searches its heap for unused memory from 128 MiB on, each time it has doubled, which takes 3 to 18% of a large
+# file's time. So it begins at 1 GiB: most files take 1 GiB then in place of 0.75.
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1048576>)
+
 # Host compiler's options, also for the host half of CUDA sources.
 function(lockstep_host_options out)
   set(options)

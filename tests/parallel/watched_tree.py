@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks under mpirun that are a tree of watchdogs, of which one is killed or stopped.
 
-watched_tree.py PROGRAM MPIEXEC [EMULATOR]
+watched_tree.py PROGRAM MPIEXEC [EMULATOR...]
 
 The tree of eight ranks of a host: 0 has 1 and 2; 1 has 3 and 4; 2 has 5 and 6; 3 has 7. Rank 6 takes
 100 ms for its record: the others have to wait, since mpirun kills what is left once two have ended.
