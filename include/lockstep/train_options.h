@@ -93,7 +93,8 @@ struct CheckpointOptions {
   double every_seconds = 0;      ///< by rank 0's clock; 0: not by time
   int keep = 2;                  ///< newest that stay, in addition to the best by BestBy
   /// Folder of a memory file system for snapshots: checkpoints in between, which outlive the
-  /// processes and not the host, of which the newest stays. For ranks of one host. Empty: none.
+  /// processes and not the host, of which the newest stays. Where it is not the same one for all
+  /// ranks, those of each host put whole snapshots into theirs. Empty: none.
   std::string snapshot_folder = {};
   /// Between two snapshots, by rank 0's clock; 0: as often as takes 0.5% of the time by what the
   /// one before took, and at most once a second.

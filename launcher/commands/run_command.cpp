@@ -89,7 +89,8 @@ class Run {
       verdict = policy_.next(attempt);
       code = verdict == Verdict::stopped ? int(ExitCode::requeue) : ending.exit_code;
       const bool failed = verdict == Verdict::failed || verdict == Verdict::exhausted;
-      if (failed || verdict == Verdict::stopped) keep_snapshot();
+      const bool saved = ending.exit_code == int(ExitCode::requeue);  // by the ranks, on the disk
+      if (failed || verdict == Verdict::stopped) keep_snapshot(saved);
       if (failed) say_share(trained_before);
       report(ending, verdict);  // who failed is said last
       if (failed) return code;
@@ -101,7 +102,7 @@ class Run {
     }
     if (verdict == Verdict::restart || verdict == Verdict::move) {
       code = int(ExitCode::requeue);
-      keep_snapshot();
+      keep_snapshot(/*saved=*/false);
       say_stopped();
     } else if (verdict == Verdict::done && snapshots_) {
       snapshots_->remove();  // the last checkpoint is on the disk
@@ -111,14 +112,16 @@ class Run {
   }
 
  private:
-  /// For ranks of this host, which is all that this process can look after.
+  /// Ranks may be on hosts of which this process sees no memory.
+  bool several_hosts() const {
+    return !site_.hosts.empty() || launcher_ == Launcher::srun || site_.slurm_allocation;
+  }
+
   void make_snapshot_folder() {
-    const bool one_host =
-        site_.hosts.empty() && launcher_ != Launcher::srun && !site_.slurm_allocation;
-    if (!flags_.train.snapshots || !one_host) return;
-    snapshots_.emplace(out(), may_go_on());
+    if (!flags_.train.snapshots) return;
+    snapshots_.emplace(out(), may_go_on(), several_hosts());
     if (!snapshots_->why_none().empty()) say("no snapshots in memory: " + snapshots_->why_none());
-    if (!snapshots_->is_taken_over()) return;
+    if (!snapshots_->is_taken_over() || snapshots_->newest_step() < 0) return;
     standing_ = with_snapshots(standing_, snapshots_->path());
     say(fmt::format("took over the snapshots in memory that an earlier one left: {}",
                     snapshots_->path()));
@@ -126,14 +129,20 @@ class Run {
 
   /// Damage that ranks notice now may be older than the newest snapshot, and all would load it.
   void drop_snapshots() {
-    if (!snapshots_ || snapshots_->newest_step() < 0) return;
+    if (!snapshots_ || (!several_hosts() && snapshots_->newest_step() < 0)) return;
     say("the snapshots in memory may hold what the ranks differ in: they are dropped");
-    snapshots_->clear();
+    if (!several_hosts()) return snapshots_->clear();
+    snapshots_->remove();  // ranks on other hosts remove theirs when they see that there is another
+    snapshots_.emplace(out(), false, true);
   }
 
   /// Whether the newest start has led to a newer checkpoint or, where it lived for long enough, to
-  /// a newer snapshot: there is one soon after each start, also of ranks that die of it.
+  /// a newer snapshot: there is one soon after each start, also of ranks that die of it. Of
+  /// snapshots on other hosts the start after tells, which has resumed from one.
   bool has_progress(const RunProgress& before) {
+    if (several_hosts() && begun_here_)
+      standing_.step = std::max(standing_.step, last_resumed_step(out()));
+
     const std::int64_t saved = glance_at(out(), RunProgress()).step;
     const bool newer_on_disk = saved > std::exchange(saved_step_, saved);
     constexpr double kLongEnough = 30;  // seconds
@@ -166,16 +175,21 @@ class Run {
     return with_snapshots(verify_in(out(), before), folder);
   }
 
-  /// Memory is given back at the end: what only it holds goes to the disk, or stays.
-  void keep_snapshot() {
-    if (!snapshots_) return;
+  /// Memory is given back at the end: what only it holds goes to the disk, or stays. `saved`: the
+  /// ranks have done so.
+  void keep_snapshot(bool saved) {
+    if (!snapshots_ || snapshots_->path().empty()) return;
     try {
       const auto step = snapshots_->save_to(fs::path(out()) / kCheckpointsFolder);
       if (step) {
         say(fmt::format("saved the snapshot of step {} as a checkpoint", *step));
         standing_ = glance_at(out(), standing_);
       }
-      snapshots_->remove();
+      if (saved || !several_hosts()) return snapshots_->remove();
+      say(fmt::format(
+          "snapshots may be left in {} on the hosts of the ranks; the next lockstep run "
+          "with this --out takes over the newest",
+          snapshots_->path()));
     } catch (const std::exception& error) {
       say(
           fmt::format("the snapshot in memory could not be saved: {}; it stays in {}, and the next "
@@ -246,7 +260,11 @@ class Run {
                     : launcher_ == Launcher::mpirun ? "mpirun"
                                                     : "no launcher",
                     site_.hosts.empty() ? "" : " on " + to_string(site_.hosts),
-                    standing_.step < 0 ? "" : fmt::format(", from step {}", standing_.step)));
+                    standing_.step < 0
+                        ? ""
+                        : fmt::format(", from step {}{}",
+                                      standing_.step,
+                                      several_hosts() && snapshots_ ? " or later" : "")));
     std::optional<ShmBackingDir> segments;
     if (child.ranks_are_children) segments.emplace(child);
     const Ending ending = supervise(child, signals_, output_);
@@ -362,7 +380,7 @@ class Run {
   Clock::time_point begun_ = Clock::now();
   fs::file_time_type history_before_;
   std::optional<RunLock> lock_;
-  std::optional<SnapshotFolder> snapshots_;  // where ranks are on this host
+  std::optional<SnapshotFolder> snapshots_;
 };
 
 }  // namespace

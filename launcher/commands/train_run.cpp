@@ -17,6 +17,7 @@
 #include "launcher/launch/auto_launch.h"
 #include "launcher/output/progress_context.h"
 #include "launcher/output/run_output.h"
+#include "launcher/output/snapshot_folder.h"
 #include "launcher/plan/plan_request.h"
 #include "launcher/predict/teacher.h"
 #include "launcher/predict/token_bytes.h"
@@ -156,7 +157,12 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
   const std::string path = create_folder(job, flags, folder);
   check_shared_folder(job.host_communicator(), path);
   flags.options.checkpoint.folder = path + "/checkpoints";
-  if (flags.snapshots) flags.options.checkpoint.snapshot_folder = env().snapshots.value_or("");
+  std::optional<RankSnapshotFolder> snapshots;
+  if (const std::string in_memory = env().snapshots.value_or("");
+      flags.snapshots && !in_memory.empty()) {
+    flags.options.checkpoint.snapshot_folder = in_memory;
+    snapshots.emplace(in_memory, path);
+  }
   const MemoryTarget room = parts.memory.headroom_target();
   PlanRequest request = parts.request;
   request.options = training_options(flags);

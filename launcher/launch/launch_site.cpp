@@ -91,7 +91,7 @@ LaunchSite launch_site(const RunFlags& flags) {
     if (name.starts_with("LOCKSTEP_") || name == "VIRTUAL_ENV" || name == "CONDA_PREFIX")
       site.carried_variables.push_back(name);
   site.carried_variables.insert(site.carried_variables.end(),
-                                {"LOCKSTEP_STARTED", "LOCKSTEP_RESTARTED"});
+                                {"LOCKSTEP_STARTED", "LOCKSTEP_RESTARTED", "LOCKSTEP_SNAPSHOTS"});
   return site;
 }
 

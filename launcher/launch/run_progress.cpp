@@ -37,6 +37,22 @@ RunProgress newest_in(const std::filesystem::path& checkpoints) {
   return newest ? RunProgress{newest->state.step, newest->state.wall_s} : RunProgress{};
 }
 
+/// "step" of the last whole line that has one.
+std::int64_t last_step_in(const std::filesystem::path& file) {
+  constexpr std::streamoff kTail = std::streamoff{1} << 17;  // longer than two lines can be
+  if (!is_file(file)) return -1;
+  std::ifstream stream(file, std::ios::binary);
+  stream.seekg(0, std::ios::end);
+  stream.seekg(std::max<std::streamoff>(0, std::streamoff(stream.tellg()) - kTail));
+  std::int64_t step = -1;
+  for (std::string line; std::getline(stream, line);) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_object() && record.contains("step") && record["step"].is_number_integer())
+      step = record["step"].get<std::int64_t>();
+  }
+  return step;
+}
+
 }  // namespace
 
 RunProgress glance_at(const std::filesystem::path& out, const RunProgress& before) {
@@ -63,19 +79,11 @@ RunProgress verify_in(const std::filesystem::path& out, const RunProgress& befor
 }
 
 std::int64_t last_logged_step(const std::filesystem::path& out) {
-  constexpr std::streamoff kTail = std::streamoff{1} << 17;  // longer than two lines can be
-  const std::filesystem::path file = out / "metrics.jsonl";
-  if (!is_file(file)) return -1;
-  std::ifstream stream(file, std::ios::binary);
-  stream.seekg(0, std::ios::end);
-  stream.seekg(std::max<std::streamoff>(0, std::streamoff(stream.tellg()) - kTail));
-  std::int64_t step = -1;
-  for (std::string line; std::getline(stream, line);) {
-    const auto record = nlohmann::json::parse(line, nullptr, false);
-    if (record.is_object() && record.contains("step") && record["step"].is_number_integer())
-      step = record["step"].get<std::int64_t>();
-  }
-  return step;
+  return last_step_in(out / "metrics.jsonl");
+}
+
+std::int64_t last_resumed_step(const std::filesystem::path& out) {
+  return last_step_in(out / "history.jsonl");
 }
 
 RunProgress with_snapshots(const RunProgress& saved, const std::string& folder) {

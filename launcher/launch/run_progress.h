@@ -23,6 +23,10 @@ RunProgress verify_in(const std::filesystem::path& out, const RunProgress& befor
 /// Steps done at the last whole line of OUT/metrics.jsonl; -1: there is none.
 std::int64_t last_logged_step(const std::filesystem::path& out);
 
+/// Steps done where the newest start of the run in OUT began, by the last line of its
+/// history.jsonl; -1: there is none.
+std::int64_t last_resumed_step(const std::filesystem::path& out);
+
 /// The newest snapshot that verifies in `folder`, where it has more steps than `saved`, and
 /// otherwise that. An empty `folder` has none.
 RunProgress with_snapshots(const RunProgress& saved, const std::string& folder);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <random>
 #include <sstream>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <vector>
@@ -62,9 +63,20 @@ LeftSnapshots::Run run_of(const fs::path& folder, const fs::path& out) {
   const fs::file_type type = fs::status(out, error).type();
   if (type == fs::file_type::not_found)
     return fs::is_directory(out.parent_path(), error) ? Run::gone : Run::unknown;
-  const FolderLink link = read_link(out / SnapshotFolder::kLink);
+  const fs::path file = out / SnapshotFolder::kLink;
+  if (fs::status(file, error).type() == fs::file_type::not_found) return Run::gone;
+  const FolderLink link = read_link(file);
   if (link.path.empty()) return Run::unknown;
   return link.path == folder.string() ? Run::ended : Run::gone;
+}
+
+void write_owner(const fs::path& folder, const FolderLink& owner) {
+  io::replace_file(folder / kOwner, text_of(owner));
+}
+
+/// Makes the folder of that name, if it is one of snapshots. False: it is there, or cannot be made.
+bool make_folder(const fs::path& folder) {
+  return is_memory_folder(folder, kKind) && mkdir(folder.c_str(), S_IRWXU) == 0;
 }
 
 void remove_orphans() {
@@ -83,8 +95,8 @@ std::int64_t newest_step_in(const fs::path& folder) {
 
 }  // namespace
 
-SnapshotFolder::SnapshotFolder(const fs::path& out, bool takes_over)
-    : out_(fs::absolute(out).lexically_normal()) {
+SnapshotFolder::SnapshotFolder(const fs::path& out, bool takes_over, bool several_hosts)
+    : out_(fs::absolute(out).lexically_normal()), several_hosts_(several_hosts) {
   try {
     if (takes_over) take_over();
     if (path_.empty()) create();
@@ -95,7 +107,7 @@ SnapshotFolder::SnapshotFolder(const fs::path& out, bool takes_over)
 }
 
 SnapshotFolder::~SnapshotFolder() {
-  if (!path_.empty() && newest_step() < 0) remove();
+  if (!path_.empty() && !several_hosts_ && newest_step() < 0) remove();
   if (lock_ >= 0) close(lock_);
 }
 
@@ -108,7 +120,10 @@ void SnapshotFolder::remove() {
 }
 
 void SnapshotFolder::take_over() {
-  FolderLink link;
+  FolderLink link = read_link(out_ / kLink);
+  // Other hosts may have it.
+  if (several_hosts_ && !link.word.empty() && make_folder(link.path))
+    write_owner(link.path, {out_.string(), link.word});
   const fs::path left = named_by(out_, link);
   if (left.empty() || link.word.empty() || read_link(left / kOwner).word != link.word) return;
   lock_ = lock_memory_folder(left);
@@ -116,7 +131,7 @@ void SnapshotFolder::take_over() {
   path_ = left.string();
   is_taken_over_ = true;
   tidy();
-  io::replace_file(left / kOwner, text_of({out_.string(), link.word}));  // it may have been moved
+  write_owner(left, {out_.string(), link.word});  // it may have been moved
 }
 
 void SnapshotFolder::create() {
@@ -127,7 +142,7 @@ void SnapshotFolder::create() {
   path_ = path.string();
   try {
     io::replace_file(out_ / kLink, text_of({path_, word}));
-    io::write_file(path / kOwner, text_of({out_.string(), word}));
+    write_owner(path, {out_.string(), word});
   } catch (...) {
     remove();
     throw;
@@ -165,6 +180,28 @@ void SnapshotFolder::tidy() const {
 void SnapshotFolder::clear() const {
   tidy();
   if (!path_.empty()) io::remove_checkpoints(path_);
+}
+
+RankSnapshotFolder::RankSnapshotFolder(const std::string& path, const fs::path& out) : path_(path) {
+  if (!is_memory_folder(path_, kKind)) return;
+  const bool is_first = make_folder(path_);
+  if (!io::is_private(path_)) return;
+  lock_ = lock_memory_folder(path_);
+  if (!is_first) return;
+  try {
+    write_owner(path_, {fs::absolute(out).lexically_normal().string(), {}});
+    remove_orphans();
+  } catch (const std::exception&) {  // it does not say whose it is, and whoever looks keeps it
+  }
+}
+
+RankSnapshotFolder::~RankSnapshotFolder() {
+  // Ranks of the start before may have held it, or others that have ended since.
+  if (lock_ < 0 && is_memory_folder(path_, kKind)) lock_ = lock_memory_folder(path_);
+  if (lock_ < 0) return;
+  std::error_code ignored;
+  if (newest_step_in(path_) < 0) fs::remove_all(path_, ignored);
+  close(lock_);
 }
 
 std::vector<LeftSnapshots> left_snapshots() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <tuple>
 #include <utility>
 
 #include "core/base/parameter_names.h"
@@ -39,23 +40,14 @@ Checkpointing::Checkpointing(Communicator& ranks,
       memory_bytes_(kSnapshots * copied_bytes(saved, parts_[std::size_t(ranks.rank())])),
       snapshots_{Snapshot(saved, parts_, ranks.rank()), Snapshot(saved, parts_, ranks.rank())},
       observers_(std::move(observers)),
+      memory_(ranks, agreement_, options, saved),
       writer_(options.folder, options.keep),
       best_val_loss_(resumed.best_val_loss),
       best_step_(resumed.best_step) {
   options_ = agreed(agreement_, options);
-  if (agreement_.from_first(!options_.snapshot_folder.empty())) {
-    why_no_snapshots_ = reason_for_no_snapshots(saved);
-    into_memory_ = why_no_snapshots_.empty();
-    if (into_memory_ && leads()) pace_.emplace(options_.snapshot_seconds);
-  }
   timer_ = SaveTimer(options_.every_steps, options_.every_seconds, Clock::now());
-  agreement_.on_failure([this](int rank, const SaveFailure& failure) {
-    const std::string reason = fmt::format("rank {}: {}", rank, failure.error);
-    if (writing_ && failure.save == written_)
-      writer_.end_waiting(reason, failure.hint);
-    else if (failure.save > written_)
-      failures_.try_emplace(failure.save, reason, failure.hint);
-  });
+  agreement_.on_failure(
+      [this](int rank, const SaveFailure& failure) { note_failure(rank, failure); });
 }
 
 Checkpointing::~Checkpointing() = default;
@@ -64,15 +56,17 @@ std::size_t Checkpointing::memory_bytes(const SavedArrays& saved, int ranks, int
   return kSnapshots * copied_bytes(saved, snapshot_parts(saved, ranks)[std::size_t(rank)]);
 }
 
-/// On all ranks alike whether there is one; its words are rank 0's.
-std::string Checkpointing::reason_for_no_snapshots(const SavedArrays& saved) {
-  std::string reason;
-  if (leads()) {
-    const FlatRange all{.offset = 0, .elems = saved.space.elems};
-    reason = lack_of_room(options_.snapshot_folder, copied_bytes(saved, all)).value_or("");
+/// Rank 0 learns of it.
+void Checkpointing::note_failure(int rank, const SaveFailure& failure) {
+  const std::string reason = fmt::format("rank {}: {}", rank, failure.error);
+  if (writing_ && failure.save == written_) writer_.end_waiting(reason, failure.hint);
+  if (failure.save == host_save_) {  // that of rank 0's own host may be whole
+    if (memory_.given_up()) return;
+    memory_.give_up();
+    tell({.step = host_step_, .in_memory = true, .error = reason, .hint = failure.hint});
+  } else if (failure.save > written_) {
+    failures_.try_emplace(failure.save, reason, failure.hint);
   }
-  if (!agreement_.from_first(reason.empty())) return reason.empty() ? "rank 0 has none" : reason;
-  return agreement_.alone() ? std::string() : agreement_.why_not_all(options_.snapshot_folder);
 }
 
 bool Checkpointing::is_best(double val_loss) const {
@@ -82,7 +76,7 @@ bool Checkpointing::is_best(double val_loss) const {
 }
 
 bool Checkpointing::after_step(std::int64_t step, double val_loss, const StateFunction& state) {
-  if (!timer_.periodic() && !into_memory_) return false;
+  if (!timer_.periodic() && !memory_.any()) return false;
   if (writing_) tell_results();
   const Wish wish = leads() ? wish_after(step, val_loss) : Wish();
   const bool asked = agreement_.take_asked();
@@ -100,8 +94,8 @@ Checkpointing::Wish Checkpointing::wish_after(std::int64_t step, double val_loss
   }
   // A rollback goes back to a checkpoint of the run's own, which a run that resumes from a snapshot
   // must have.
-  const bool may = pace_ && !writing_ && (saves_ > 0 || !waits_for_previous_saves_);
-  const bool snapshot = may && pace_->is_due();
+  const bool may = !writing_ && (saves_ > 0 || !waits_for_previous_saves_);
+  const bool snapshot = may && memory_.is_due();
   return {.what = snapshot ? Wish::What::snapshot : Wish::What::nothing};
 }
 
@@ -110,7 +104,10 @@ bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
   const bool wanted = whole_step_ != step;
   if (meet(step, {.what = wanted ? Wish::What::checkpoint : Wish::What::nothing}, state))
     wait_together();
-  return agreement_.from_first(whole_step_ == step);
+  const bool whole = agreement_.from_first(whole_step_ == step);
+  // Those of one host are its supervisor's, which looks at the checkpoint first.
+  if (whole && memory_.by_host()) (void)memory_.remove();  // or the next run on that host does
+  return whole;
 }
 
 bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {
@@ -121,29 +118,25 @@ void Checkpointing::resolve() {
   wait_together();
   timer_.forget();
   whole_step_ = -1;
-  if (into_memory_) forget_snapshots();
-}
-
-/// They are of steps that the run takes back.
-void Checkpointing::forget_snapshots() {
-  std::string error;
-  if (leads()) try {
-      io::remove_checkpoints(options_.snapshot_folder);
-    } catch (const EnvironmentError& failure) {
-      error = failure.what();
-    }
-  if (!agreement_.from_first(error.empty()))
-    throw EnvironmentError(error.empty() ? "rank 0 cannot remove its snapshots" : error);
+  if (!memory_.any()) return;
+  // They are of steps that the run takes back.
+  if (const std::string error = memory_.remove(); !error.empty()) throw EnvironmentError(error);
 }
 
 /// What is being written is a snapshot in memory, for which a checkpoint does not wait.
 bool Checkpointing::takes_second_copy() const { return writing_ && writes_memory_ && !waiting_; }
 
+bool Checkpointing::writes_host_snapshot() const {
+  return (writing_ && is_host_snapshot(writes_memory_)) ||
+         (waiting_ && is_host_snapshot(waiting_->in_memory));
+}
+
 Checkpointing::Offer Checkpointing::standing() const {
   // Those between were replaced before they had begun.
   return {.started = written_,
           .over = writing_ ? written_ - 1 : number_,
-          .waiting = waiting_ ? waiting_->number : 0};
+          .waiting = waiting_ ? waiting_->number : 0,
+          .memory_given_up = memory_.given_up()};
 }
 
 bool Checkpointing::meet(std::int64_t step, const Wish& wish, const StateFunction& state) {
@@ -163,13 +156,14 @@ bool Checkpointing::meet(std::int64_t step, const Wish& wish, const StateFunctio
         offer = {.what = Offer::What::take,
                  .started = offer.started,
                  .over = offer.over,
-                 .in_memory = wish.what == Wish::What::snapshot};
+                 .in_memory = wish.what == Wish::What::snapshot,
+                 .memory_given_up = offer.memory_given_up};
     }
     offer = agreement_.from_first(offer);
     if (offer.what == Offer::What::nothing) return false;
     if (offer.what == Offer::What::take) {
       if (!std::isnan(wish.best_val_loss)) waiting_.reset();  // a best one that is none any more
-      const auto place = follow(offer) ? free_snapshot() : std::nullopt;
+      const auto place = follow(offer) ? free_snapshot(offer.in_memory) : std::nullopt;
       return take(step, offer.in_memory, wish.best_val_loss, std::move(now), place, begin);
     }
     wait_together();
@@ -188,11 +182,12 @@ bool Checkpointing::take(std::int64_t step,
     if (const std::vector<int> busy = agreement_.ranks_without(place.has_value()); !busy.empty()) {
       if (!in_memory)
         report_busy(step, busy);
-      else if (pace_)
-        put_off(begin);
+      else if (leads())
+        memory_.put_off(std::chrono::duration<double>(Clock::now() - begin).count());
       return false;
     }
-  Snapshot& snapshot = snapshots_[place.value()];
+  const bool by_host = is_host_snapshot(in_memory);
+  Snapshot& snapshot = by_host ? memory_.copy() : snapshots_[place.value()];
   if (before_) before_();
   snapshot.take(position_);
   if (check_) check_();
@@ -200,12 +195,13 @@ bool Checkpointing::take(std::int64_t step,
             .snapshot = *place,
             .in_memory = in_memory,
             .is_best = best,
-            .content = {.writers = agreement_.writers(parts_, number_),
-                        .state = {},
-                        .model = snapshot.model(),
-                        .optimizer = snapshot.optimizer(),
-                        .average = snapshot.average(),
-                        .texts = {}}};
+            .content = {
+                .writers = by_host ? memory_.writers(number_) : agreement_.writers(parts_, number_),
+                .state = {},
+                .model = snapshot.model(),
+                .optimizer = snapshot.optimizer(),
+                .average = snapshot.average(),
+                .texts = {}}};
   io::CheckpointContent& content = save.content;
   if (leads()) {
     content.state = std::move(state).value();
@@ -214,8 +210,12 @@ bool Checkpointing::take(std::int64_t step,
     content.texts = options_.texts;
   }
   content.state.step = step;
+  const bool shared = !by_host || memory_.share(content);
+  if (by_host) std::tie(host_save_, host_step_) = std::pair(number_, step);
   add_stall(step, in_memory, begin);
-  if (!leads() && parts_[std::size_t(agreement_.rank())].elems == 0) return true;
+  const std::vector<FlatRange>& parts = by_host ? memory_.parts() : parts_;
+  const bool has_part = parts[std::size_t(agreement_.rank())].elems > 0;
+  if (!leads() && !(shared && (has_part || content.writers.rank == 0))) return true;
   if (writing_)
     waiting_ = std::move(save);
   else
@@ -223,9 +223,15 @@ bool Checkpointing::take(std::int64_t step,
   return true;
 }
 
-std::optional<std::size_t> Checkpointing::free_snapshot() const {
+std::optional<std::size_t> Checkpointing::free_snapshot(bool in_memory) const {
+  if (writing_ && waiting_) return std::nullopt;
+  const auto is_free = [&](std::size_t place) {
+    return !(writing_ && written_snapshot_ == place) && !(waiting_ && waiting_->snapshot == place);
+  };
+  if (is_host_snapshot(in_memory))
+    return is_free(kHostsCopy) ? std::optional(kHostsCopy) : std::nullopt;
   for (std::size_t i = 0; i < kSnapshots; ++i)
-    if (!(writing_ && written_snapshot_ == i) && !(waiting_ && waiting_->snapshot == i)) return i;
+    if (is_free(i)) return i;
   return std::nullopt;
 }
 
@@ -233,19 +239,13 @@ void Checkpointing::add_stall(std::int64_t step, bool in_memory, Clock::time_poi
   const auto end = Clock::now();
   const double seconds = std::chrono::duration<double>(end - begin).count();
   if (in_memory) {
-    if (pace_) pace_->taken(seconds);
+    memory_.taken(seconds);
     return;
   }
   timer_.taken(end);
   stall_seconds_ += seconds;
   longest_stall_ms_ = std::max(longest_stall_ms_, seconds * 1e3);
   if (leads()) stall_ms_[step] = seconds * 1e3;
-}
-
-/// A rank is still writing what has failed elsewhere: ranks have waited, as if that were the price.
-void Checkpointing::put_off(Clock::time_point begin) {
-  pace_->taken(std::chrono::duration<double>(Clock::now() - begin).count());
-  pace_->written(0);
 }
 
 void Checkpointing::start(Save save) {
@@ -256,8 +256,7 @@ void Checkpointing::start(Save save) {
   written_snapshot_ = save.snapshot;
   writes_memory_ = save.in_memory;
   if (writes_memory_)
-    writer_.start(std::move(save.content),
-                  {.folder = options_.snapshot_folder, .keep = 1, .in_memory = true});
+    writer_.start(std::move(save.content), memory_.place());
   else
     writer_.start(std::move(save.content));
   writing_ = true;
@@ -296,10 +295,11 @@ void Checkpointing::tell_result(io::CheckpointResult&& result) {
   const auto stall = stall_ms_.extract(result.step);
   if (writes_memory_) {
     if (result.error.empty()) {
-      pace_->written(result.seconds);
+      memory_.written(result.seconds);
       return;
     }
-    pace_.reset();
+    if (is_host_snapshot(true) && memory_.given_up()) return;  // a rank has said why
+    memory_.give_up();
   }
   tell({.step = result.step,
         .path = result.path.string(),
@@ -330,12 +330,14 @@ void Checkpointing::report_busy(std::int64_t step, const std::vector<int>& busy)
 
 bool Checkpointing::follow(const Offer& offer) {
   if (leads()) return true;
-  const auto is_stale = [&](std::int64_t number) {
+  // A host's snapshot is its own: it has not ended where that of rank 0's host has.
+  const auto is_stale = [&](std::int64_t number, bool in_memory) {
+    if (is_host_snapshot(in_memory)) return offer.memory_given_up;
     return number <= offer.over || (number > offer.started && number != offer.waiting);
   };
-  if (waiting_ && is_stale(waiting_->number)) waiting_.reset();
+  if (waiting_ && is_stale(waiting_->number, waiting_->in_memory)) waiting_.reset();
   if (!writing_) return true;
-  if (is_stale(written_)) {
+  if (is_stale(written_, writes_memory_)) {
     ended_ = true;
     writer_.end_waiting("the save has ended");
     if (!writer_.wait_for(io::SaveStage::over, kPatience)) return false;
@@ -350,7 +352,9 @@ void Checkpointing::wait_together() {
   const StageScope stage(position_, RunStage::saving);
   while (true) {
     (void)follow(agreement_.from_first(standing()));
-    if (!agreement_.from_first(writing_)) return;
+    if (memory_.by_host() ? agreement_.all(!(leads() ? writing_ : writes_host_snapshot()))
+                          : !agreement_.from_first(writing_))
+      return;
     if (writing_) writer_.wait_for(io::SaveStage::over, kRound);
     tell_results();
     agreement_.exchange_failures();

@@ -13,9 +13,9 @@
 #include "core/step/saved/snapshot.h"
 #include "lockstep/train_options.h"
 #include "lockstep/train_records.h"
+#include "parallel/training/memory_snapshots.h"
 #include "parallel/training/save_agreement.h"
 #include "parallel/training/save_timer.h"
-#include "parallel/training/snapshot_pace.h"
 
 namespace lockstep {
 
@@ -30,9 +30,9 @@ namespace lockstep {
 /// of the lowest validation loss, which the next step would change, go into a second snapshot
 /// meanwhile.
 ///
-/// Between these, rank 0 wants snapshots that are written into memory instead
-/// (CheckpointOptions::snapshot_folder): in the same way, as whole checkpoints, one at a time, and
-/// never in the place of one that is due on the disk. After the first that fails there are none.
+/// Between these, rank 0 wants snapshots that are written into memory instead (MemorySnapshots): as
+/// whole checkpoints, one at a time, and never in the place of one that is due on the disk. After
+/// the first that fails there are none.
 class Checkpointing {
  public:
   /// What a checkpoint says in addition to tensors; best_val_loss and best_step are filled in here.
@@ -59,8 +59,9 @@ class Checkpointing {
   /// wait_for_previous_saves() says.
   /// Every rank calls it; returns whether a snapshot was taken.
   bool after_step(std::int64_t step, double val_loss, const StateFunction& state);
-  /// Saves the state as it is, unless that has been done, and waits until it is whole. False where
-  /// that failed, of which the observers know, or there is no state. Collective.
+  /// At the end: saves the state as it is, unless that has been done, and waits until it is whole.
+  /// False where that failed, of which the observers know, or there is no state. Snapshots in the
+  /// memory of several hosts are given back where it succeeds. Collective.
   bool save_now(std::int64_t step, const StateFunction& state);
   /// At the end of a run that saves periodically: the same. True for others.
   bool save_last(std::int64_t step, const StateFunction& state);
@@ -89,12 +90,12 @@ class Checkpointing {
   const std::string& why_one_writer() const { return agreement_.why_one(); }
   /// Why there are no snapshots in memory although the options name a folder; empty: there are, or
   /// none were wanted.
-  const std::string& why_no_snapshots() const { return why_no_snapshots_; }
+  const std::string& why_no_snapshots() const { return memory_.why_none(); }
 
   /// What all snapshots of `rank` of `ranks` take where all write.
   static std::size_t memory_bytes(const SavedArrays& saved, int ranks, int rank);
-  /// What those of this rank take.
-  std::size_t memory_bytes() const { return memory_bytes_; }
+  /// What those of this rank take, and its copy for snapshots in the memory of several hosts.
+  std::size_t memory_bytes() const { return memory_bytes_ + memory_.copy_bytes(); }
 
   std::int64_t saves() const { return saves_; }
   std::int64_t snapshots() const { return snapshots_taken_; }  ///< written into memory
@@ -104,6 +105,7 @@ class Checkpointing {
  private:
   using Clock = MonotonicClock;
   static constexpr std::size_t kSnapshots = 2;
+  static constexpr std::size_t kHostsCopy = kSnapshots;  ///< the place of memory_.copy()
 
   /// What rank 0 would save after a step.
   struct Wish {
@@ -124,13 +126,13 @@ class Checkpointing {
     /// The newest save that it has begun to write, the newest of which it knows the end, and one
     /// that it will begin later; 0: none.
     std::int64_t started = 0, over = 0, waiting = 0;
-    bool in_memory = false;  ///< what is taken
+    bool in_memory = false;        ///< what is taken
+    bool memory_given_up = false;  ///< no host's snapshot is wanted any more
   };
 
   bool leads() const { return agreement_.leads(); }
   bool is_best(double val_loss) const;
   Wish wish_after(std::int64_t step, double val_loss);
-  std::string reason_for_no_snapshots(const SavedArrays& saved);
   Offer standing() const;
   bool meet(std::int64_t step, const Wish& wish, const StateFunction& state);
   bool take(std::int64_t step,
@@ -139,10 +141,11 @@ class Checkpointing {
             std::optional<io::CheckpointState> state,
             std::optional<std::size_t> place,
             Clock::time_point begin);
-  std::optional<std::size_t> free_snapshot() const;
+  std::optional<std::size_t> free_snapshot(bool in_memory) const;
   bool takes_second_copy() const;
-  void forget_snapshots();
-  void put_off(Clock::time_point begin);
+  bool is_host_snapshot(bool in_memory) const { return in_memory && memory_.by_host(); }
+  bool writes_host_snapshot() const;
+  void note_failure(int rank, const SaveFailure& failure);
   void add_stall(std::int64_t step, bool in_memory, Clock::time_point begin);
   void start(Save save);
   void tell_results();
@@ -163,10 +166,9 @@ class Checkpointing {
   std::vector<TrainObserver*> observers_;
   std::function<void()> settle_, before_, check_;
   Position* position_ = nullptr;
-  bool into_memory_ = false;  // snapshots are written: all ranks may meet for one
-  std::string why_no_snapshots_;
-  std::optional<SnapshotPace> pace_;  // on rank 0, as long as they can be written
+  MemorySnapshots memory_;
   std::int64_t snapshots_taken_ = 0;
+  std::int64_t host_save_ = 0, host_step_ = 0;  // the newest that each host writes
   io::CheckpointWriter writer_;
   std::optional<Save> waiting_;                                           // for the writer
   std::map<std::int64_t, std::pair<std::string, std::string>> failures_;  // of saves to be written

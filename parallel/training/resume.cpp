@@ -22,6 +22,7 @@
 #include "parallel/batch/run_settings.h"
 #include "parallel/comm/collective_strings.h"
 #include "parallel/comm/error_serialization.h"
+#include "parallel/training/snapshot_copies.h"
 
 namespace lockstep {
 namespace {
@@ -270,6 +271,7 @@ void take_other_length(ResumePoint& point,
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
                                              const CheckpointOptions& options) {
   if (options.resume.empty()) return std::nullopt;
+  if (options.resume == "auto") copy_newest_snapshot(communicator, options);
   const json found = tell_all(communicator, [&] { return look(options); });
   if (found.empty()) return std::nullopt;
   const std::string name = found["name"].get<std::string>();

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 
 #include "core/exec/agreement.h"
@@ -32,6 +33,7 @@ SaveAgreement::SaveAgreement(Communicator& ranks, const std::string& folder) : r
   why_one_ = why_not_all(folder);
 }
 
+/// Why not all ranks can write into `folder`; empty: they can. Collective.
 std::string SaveAgreement::why_not_all(const std::string& folder) {
   const auto sight = look_for_shared_folder(ranks_, folder, /*writes=*/true);
   if (!sight) return fmt::format("it cannot write a file near {}", folder);
@@ -51,9 +53,19 @@ std::vector<FlatRange> SaveAgreement::parts(const SavedArrays& saved) const {
 
 io::CheckpointWriters SaveAgreement::writers(std::span<const FlatRange> parts,
                                              std::int64_t number) const {
-  io::CheckpointWriters writers{.rank = rank(), .others = {}, .id = {}};
-  for (std::size_t r = 1; r < parts.size(); ++r)
-    if (parts[r].elems > 0) writers.others.push_back(int(r));
+  std::vector<int> all(parts.size());
+  std::iota(all.begin(), all.end(), 0);
+  return writers(parts, number, all);
+}
+
+io::CheckpointWriters SaveAgreement::writers(std::span<const FlatRange> parts,
+                                             std::int64_t number,
+                                             std::span<const int> members) const {
+  io::CheckpointWriters writers{.rank = 0, .others = {}, .id = {}};
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    if (members[m] == rank()) writers.rank = int(m);
+    if (m > 0 && parts[std::size_t(members[m])].elems > 0) writers.others.push_back(int(m));
+  }
   if (!writers.others.empty()) writers.id = fmt::format("{:016x}-{}", token_, number);
   return writers;
 }

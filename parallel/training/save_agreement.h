@@ -36,16 +36,19 @@ class SaveAgreement final : public MessagePart {
   bool alone() const { return ranks_.size() == 1; }
   int rank() const { return ranks_.rank(); }
   const std::string& why_one() const { return why_one_; }
-  /// Why not all ranks can write into `folder`; empty: they can. Collective.
-  std::string why_not_all(const std::string& folder);
   /// The part of the flat space that each rank copies and writes.
   std::vector<FlatRange> parts(const SavedArrays& saved) const;
   /// Who writes save `number`, where ranks have those parts.
   io::CheckpointWriters writers(std::span<const FlatRange> parts, std::int64_t number) const;
+  /// The same where `members`, ascending, write one that is theirs alone. They are counted from 0,
+  /// which leads; this rank is one of them.
+  io::CheckpointWriters writers(std::span<const FlatRange> parts,
+                                std::int64_t number,
+                                std::span<const int> members) const;
 
   /// Rank 0's value. Collective.
   template <typename Value>
-  Value from_first(Value own) {
+  Value from_first(Value own) const {
     static_assert(std::is_trivially_copyable_v<Value>);
     if (!alone()) ranks_.broadcast(&own, sizeof own, 0);
     return own;
@@ -74,6 +77,8 @@ class SaveAgreement final : public MessagePart {
   void read(const float* sums) override;
 
  private:
+  std::string why_not_all(const std::string& folder);
+
   Communicator& ranks_;
   std::string why_one_;      // empty: all write
   std::uint64_t token_ = 0;  // of this process's saves

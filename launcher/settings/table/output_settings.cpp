@@ -109,8 +109,8 @@ void add_intervals(SettingRows rows) {
               [](const TrainFlags& flags) { return flags.checkpoint_every; });
   rows.custom("snapshot-every",
               "auto|TIME",
-              "under lockstep run on one host: time between two snapshots in memory, from which a "
-              "restart continues; auto: as often as takes 0.5% of the time; 0: none",
+              "under lockstep run: time between two snapshots in memory, from which a restart "
+              "continues; auto: as often as takes 0.5% of the time; 0: none",
               set_snapshot_every,
               [](const TrainFlags& flags) { return flags.snapshot_every; });
   rows.whole("checkpoint-keep",

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots in the memory of several hosts, which this machine plays: each has its own name and /dev/shm.
+
+host_snapshots.py PROGRAM HostSnapshots
+"""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import unittest
+
+from program_test import main
+from supervised import LOOPBACK, SupervisedTest
+
+HOSTS = ("hosta", "hostb")
+ENVIRONMENT = {**LOOPBACK, "OMPI_MCA_hwloc_base_binding_policy": "none",
+               "PRTE_MCA_hwloc_default_binding_policy": "none"}
+
+
+def can_mount():
+    return subprocess.run(["unshare", "--mount", "--uts", "true"], check=False, capture_output=True).returncode == 0
+
+
+@unittest.skipUnless(can_mount(), "a /dev/shm for each host needs the right to mount")
+class HostSnapshots(SupervisedTest):
+    def make_ssh(self):
+        """That of all tests, in a place where /dev/shm is a folder of the host."""
+        plain = super().make_ssh()
+        for host in HOSTS:
+            (self.folder / f"shm_{host}").mkdir(exist_ok=True)
+        ssh = self.write("ssh_with_memory", f"""#!/bin/bash
+for word; do
+  case $word in {"|".join(HOSTS)}) host=$word && break ;; esac
+done
+exec unshare --mount bash -c 'mount --bind {self.folder}/shm_'$host' /dev/shm && exec {plain} "$@"' ssh "$@"
+""")
+        ssh.chmod(0o755)
+        return ssh
+
+    def start_on_hosts(self, *flags):
+        self.ssh = self.make_ssh()
+        return self.start("run", "--ranks=1:4", f"--hosts={','.join(f'{host}:2' for host in HOSTS)}", f"--ssh={self.ssh}",
+                          "--checkpoint-every=100000", "--snapshot-every=0.05s", "--backoff=0.1", *flags,
+                          environment=ENVIRONMENT)
+
+    def steps_on(self, host):
+        """Those of the snapshots in the host's memory."""
+        return [int(p.name[5:]) for p in (self.folder / f"shm_{host}").glob("lockstep-snapshots-*/step_*")]
+
+    def await_snapshots(self):
+        self.await_that(lambda: all(self.steps_on(host) for host in HOSTS), "no snapshots on all hosts")
+
+    def processes_on(self, host):
+        """Ranks and mpirun's daemon."""
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if f"TMPDIR={self.folder}/tmp_{host}\0".encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def lose(self, host):
+        """The host with all its processes and its memory."""
+        self.write("gone", host)
+        for pid in self.processes_on(host):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        shutil.rmtree(self.folder / f"shm_{host}")
+        (self.folder / f"shm_{host}").mkdir()
+
+    def expect_end(self, process, restarts):
+        self.assertEqual(self.finish(process), 0, self.texts())
+        out = self.texts()[0]
+        self.assertIn(f"{restarts} restarts", out)
+        self.assertEqual(len(re.findall(r"snapshot in memory, .*, \d+ steps done", out)), restarts, out)
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+        self.assertFalse((self.folder / "run/.snapshots").exists())
+        for host in HOSTS:
+            self.assertEqual(list((self.folder / f"shm_{host}").glob("lockstep-*")), [], "memory is not given back")
+        self.assertFalse(list(pathlib.Path("/dev/shm").glob(f"{self.name}*")))
+
+    def await_run(self):
+        """Until both hosts have a snapshot of four ranks."""
+        self.await_ranks(4)
+        self.await_snapshots()
+        self.name = pathlib.Path((self.folder / "run/.snapshots").read_text().split("\n")[0]).name
+
+    def test_a_host_is_lost_with_its_memory(self):
+        for host in reversed(HOSTS):  # the second one is rank 0's
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+            (self.folder / "gone").unlink(missing_ok=True)
+            process = self.start_on_hosts()
+            self.await_run()
+            self.lose(host)
+            self.await_ranks(2)
+            self.expect_end(process, 1)
+            shutil.rmtree(self.folder / "undisturbed")
+
+    def test_a_host_whose_memory_is_new(self):
+        process = self.start_on_hosts()
+        self.await_run()
+        os.kill(self.ranks()[0], signal.SIGSTOP)  # so that none is written any more
+        for host in HOSTS[:1]:
+            shutil.rmtree(self.folder / f"shm_{host}")
+            (self.folder / f"shm_{host}").mkdir()
+        for pid in self.ranks():
+            os.kill(pid, signal.SIGKILL)
+        self.expect_end(process, 1)
+
+    def test_the_next_supervisor_takes_them_over(self):
+        process = self.start_on_hosts("--max-restarts=0")
+        self.await_run()
+        os.kill(self.ranks()[0], signal.SIGKILL)
+        self.assertEqual(self.finish(process), 137, self.texts())
+        self.assertIn("takes over the newest", self.texts()[0])
+        step = max(step for host in HOSTS for step in self.steps_on(host))
+        self.lose(HOSTS[0])
+        (self.folder / "gone").unlink()
+        process = self.start_on_hosts()
+        self.assertEqual(self.finish(process), 0, self.texts())
+        resumed = int(re.search(r"snapshot in memory, .*, (\d+) steps done", self.texts()[0])[1])
+        self.assertLessEqual(resumed, step)
+        self.assertGreater(resumed, 0)
+        self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+
+if __name__ == "__main__":
+    main()
