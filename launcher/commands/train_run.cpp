@@ -209,6 +209,7 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     }
     try {
       summary = trainer.fit(request.data);
+      if (snapshots && summary.saved) snapshots->set_saved();
     } catch (const OtherSettings& error) {
       throw in_flags(error, flags);
     } catch (...) {

@@ -200,7 +200,7 @@ RankSnapshotFolder::~RankSnapshotFolder() {
   if (lock_ < 0 && is_memory_folder(path_, kKind)) lock_ = lock_memory_folder(path_);
   if (lock_ < 0) return;
   std::error_code ignored;
-  if (newest_step_in(path_) < 0) fs::remove_all(path_, ignored);
+  if (is_saved_ || newest_step_in(path_) < 0) fs::remove_all(path_, ignored);
   close(lock_);
 }
 

@@ -69,13 +69,17 @@ class RankSnapshotFolder {
   /// `path`: as the supervisor of the run in `out` names it. Never throws: ranks agree on whether
   /// all have one (find_snapshot_hosts()).
   RankSnapshotFolder(const std::string& path, const std::filesystem::path& out);
-  /// Where this rank has the lock, what holds no snapshot is removed.
+  /// Where this rank has the lock: removes what holds no snapshot, or is of no more use.
   ~RankSnapshotFolder();
   RankSnapshotFolder(const RankSnapshotFolder&) = delete;
   RankSnapshotFolder& operator=(const RankSnapshotFolder&) = delete;
 
+  /// The run has ended, or what it holds is on the disk.
+  void set_saved() { is_saved_ = true; }
+
  private:
   std::filesystem::path path_;
+  bool is_saved_ = false;
   int lock_ = -1;
 };
 

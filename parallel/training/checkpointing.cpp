@@ -63,7 +63,12 @@ void Checkpointing::note_failure(int rank, const SaveFailure& failure) {
   if (failure.save == host_save_) {  // that of rank 0's own host may be whole
     if (memory_.given_up()) return;
     memory_.give_up();
-    tell({.step = host_step_, .in_memory = true, .error = reason, .hint = failure.hint});
+    CheckpointRecord record;
+    record.step = host_step_;
+    record.in_memory = true;
+    record.error = reason;
+    record.hint = failure.hint;
+    tell(record);
   } else if (failure.save > written_) {
     failures_.try_emplace(failure.save, reason, failure.hint);
   }
@@ -104,10 +109,7 @@ bool Checkpointing::save_now(std::int64_t step, const StateFunction& state) {
   const bool wanted = whole_step_ != step;
   if (meet(step, {.what = wanted ? Wish::What::checkpoint : Wish::What::nothing}, state))
     wait_together();
-  const bool whole = agreement_.from_first(whole_step_ == step);
-  // Those of one host are its supervisor's, which looks at the checkpoint first.
-  if (whole && memory_.by_host()) (void)memory_.remove();  // or the next run on that host does
-  return whole;
+  return agreement_.from_first(whole_step_ == step);
 }
 
 bool Checkpointing::save_last(std::int64_t step, const StateFunction& state) {

@@ -59,9 +59,8 @@ class Checkpointing {
   /// wait_for_previous_saves() says.
   /// Every rank calls it; returns whether a snapshot was taken.
   bool after_step(std::int64_t step, double val_loss, const StateFunction& state);
-  /// At the end: saves the state as it is, unless that has been done, and waits until it is whole.
-  /// False where that failed, of which the observers know, or there is no state. Snapshots in the
-  /// memory of several hosts are given back where it succeeds. Collective.
+  /// Saves the state as it is, unless that has been done, and waits until it is whole. False where
+  /// that failed, of which the observers know, or there is no state. Collective.
   bool save_now(std::int64_t step, const StateFunction& state);
   /// At the end of a run that saves periodically: the same. True for others.
   bool save_last(std::int64_t step, const StateFunction& state);

@@ -174,8 +174,7 @@ TEST_F(WrittenHostSnapshots, WhatFailsOnAnotherHostEndsThem) {
   if (leads()) {
     ASSERT_EQ(records_.records.size(), 1u);
     EXPECT_TRUE(records_.records[0].in_memory);
-    EXPECT_THAT(records_.records[0].error,
-                HasSubstr(fmt::format("rank {}: ", world().size() - 1)));
+    EXPECT_THAT(records_.records[0].error, HasSubstr(fmt::format("rank {}: ", world().size() - 1)));
     EXPECT_THAT(records_.records[0].error, HasSubstr("File too large"));
   }
   // The disk stays.
@@ -183,16 +182,6 @@ TEST_F(WrittenHostSnapshots, WhatFailsOnAnotherHostEndsThem) {
   if (leads()) {
     EXPECT_THAT(io::steps_in(disk()), ElementsAre(step_));
   }
-}
-
-TEST_F(WrittenHostSnapshots, TheEndGivesTheMemoryBack) {
-  EXPECT_TRUE(step_until([&] { return saving_->snapshots() >= 1; }));
-  EXPECT_TRUE(saving_->save_now(step_, [this] { return state(); }));
-  world().barrier();
-  for (int host = 0; host < hosts(); ++host) {
-    EXPECT_THAT(io::steps_in(memory_of(host)), ElementsAre());
-  }
-  EXPECT_EQ(io::verify_checkpoint(fs::path(disk()) / io::checkpoint_name(step_)).step, step_);
 }
 
 TEST_F(HostSnapshots, OneThatIsOpenToOthersIsNamed) {
@@ -212,6 +201,7 @@ SmallRun run_of_many_arrays() {
   run.options.optimizer = AdamW{.lr = 0.01f};
   run.options.ema = {.decay = 0.9f};
   run.options.log_every = 0;
+  run.options.on_spike = OnSpike::rollback;  // all checkpoints that are due are saved
   return run;
 }
 
@@ -228,7 +218,11 @@ class ResumedHostSnapshots : public HostSnapshots {
              fs::path(into) / io::checkpoint_name(step));
   }
   CheckpointOptions options() const {
-    return {.folder = disk(), .snapshot_folder = memory(), .resume = "auto"};
+    return {.folder = disk(),
+            .every_steps = 1,
+            .keep = 10,
+            .snapshot_folder = memory(),
+            .resume = "auto"};
   }
   /// On all ranks alike; -1: from the start.
   std::int64_t resumed_step() const {
