@@ -238,6 +238,10 @@ class Run {
     child.ranks_are_children =
         launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
     child.grace_s = flags_.grace_s;
+    if (launcher_ == Launcher::mpirun) {
+      child.after_error_s = kMpirunPatience;
+      child.after_silence_s = site_.hosts.empty() ? kMpirunPatience : kMpirunPatienceForHosts;
+    }
     std::vector<std::string> arguments = train_arguments(flags_, goes_on());
     if (launcher_ == Launcher::none) {
       arguments.insert(arguments.end(), {"--ranks", "1"});

@@ -20,7 +20,8 @@ bool is_this_host(const std::string& name) {
          name == own.substr(0, own.find('.')) || name.substr(0, name.find('.')) == own;
 }
 
-pid_t start(const std::string& host, const std::string& ssh) {
+pid_t start(const std::string& host, const std::string& ssh, int connect_s) {
+  const std::string timeout = "ConnectTimeout=" + std::to_string(connect_s);
   const pid_t pid = fork();
   if (pid > 0) setpgid(pid, pid);  // whichever of the two comes first
   if (pid != 0) return pid;
@@ -32,7 +33,7 @@ pid_t start(const std::string& host, const std::string& ssh) {
          "-o",
          "BatchMode=yes",
          "-o",
-         "ConnectTimeout=5",
+         timeout.c_str(),
          host.c_str(),
          "true",
          nullptr);
@@ -41,13 +42,13 @@ pid_t start(const std::string& host, const std::string& ssh) {
 
 }  // namespace
 
-HostProbe::HostProbe(const std::string& host, const std::string& ssh)
+HostProbe::HostProbe(const std::string& host, const std::string& ssh, int connect_s)
     : deadline_(std::chrono::steady_clock::now() + kPatience) {
   if (is_this_host(host)) {
     answer_ = true;
     return;
   }
-  pid_ = start(host, ssh);
+  pid_ = start(host, ssh, connect_s);
   if (pid_ < 0) answer_ = false;
 }
 

@@ -8,11 +8,12 @@
 
 namespace lockstep {
 
-/// Asks a host whether it answers: `SSH -o BatchMode=yes -o ConnectTimeout=5 HOST true`, which has
+/// Asks a host whether it answers: `SSH -o BatchMode=yes -o ConnectTimeout=N HOST true`, which has
 /// 10 s; what it prints is dropped. This host is not asked and answers. Of one thread.
 class HostProbe {
  public:
-  HostProbe(const std::string& host, const std::string& ssh);
+  /// `connect_s`: seconds after which ssh gives up a host that takes no connection.
+  HostProbe(const std::string& host, const std::string& ssh, int connect_s = 5);
   ~HostProbe();
   HostProbe(HostProbe&& other) noexcept;
   HostProbe& operator=(HostProbe&&) = delete;

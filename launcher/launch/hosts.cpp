@@ -112,10 +112,12 @@ int slots_of(const std::vector<Host>& hosts) {
   return slots;
 }
 
-std::vector<Host> answering_hosts(const std::vector<Host>& hosts, const std::string& ssh) {
+std::vector<Host> answering_hosts(const std::vector<Host>& hosts,
+                                  const std::string& ssh,
+                                  int connect_s) {
   std::vector<HostProbe> probes;
   probes.reserve(hosts.size());
-  for (const Host& host : hosts) probes.emplace_back(host.name, ssh);
+  for (const Host& host : hosts) probes.emplace_back(host.name, ssh, connect_s);
   std::vector<Host> result;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     std::optional<bool> answer;

@@ -23,6 +23,8 @@ std::string to_string(const std::vector<Host>& hosts);
 int slots_of(const std::vector<Host>& hosts);
 
 /// Those of `hosts` that answer a HostProbe, all asked at once: waits for 10 s at most.
-std::vector<Host> answering_hosts(const std::vector<Host>& hosts, const std::string& ssh);
+std::vector<Host> answering_hosts(const std::vector<Host>& hosts,
+                                  const std::string& ssh,
+                                  int connect_s = 5);
 
 }  // namespace lockstep

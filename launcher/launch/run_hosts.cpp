@@ -57,7 +57,9 @@ RunHosts::Found RunHosts::find() {
     read_again();
     watch_.emplace(flags_.hosts_text, flags_.ssh);
   }
-  Found found{.hosts = answering_hosts(without_refused(hosts_), flags_.ssh)};
+  // A host that is slow to answer is not lost where they are watched: it is used from then on.
+  const int connect_s = watched() ? 2 : 5;
+  Found found{.hosts = answering_hosts(without_refused(hosts_), flags_.ssh, connect_s)};
   if (found.hosts.empty()) {
     found.why_none = fmt::format("none of the hosts {} answers", to_string(hosts_));
     return found;

@@ -20,6 +20,7 @@
 #include "launcher/processes/child_process.h"
 #include "launcher/processes/process_table.h"
 #include "lockstep/error.h"
+#include "parallel/watchdog/failure_report.h"
 
 namespace lockstep {
 namespace {
@@ -74,7 +75,7 @@ class Supervision {
       moves_ = moves_ || (plan_.is_to_move && plan_.is_to_move());
       ask_to_stop();
       wait();
-      if (!idle || launcher_hung_ || !(idle->hangs() || does_not_end_the_others())) continue;
+      if (launcher_hung_ || !((idle && idle->hangs()) || does_not_end_the_others())) continue;
       launcher_hung_ = true;
       kill(child_, SIGKILL);
     }
@@ -114,7 +115,9 @@ class Supervision {
     if (!errors_.failed()) return false;
     const auto now = Clock::now();
     if (!failed_) failed_ = now;
-    return now - *failed_ >= std::chrono::duration<double>(plan_.after_error_s);
+    const bool silent = tells_of_silence(errors_.fault().text);
+    const double patience_s = silent ? plan_.after_silence_s : plan_.after_error_s;
+    return patience_s > 0 && now - *failed_ >= std::chrono::duration<double>(patience_s);
   }
 
   /// What the time since the wish to stop calls for.
@@ -150,7 +153,7 @@ class Supervision {
                                  pollfd{out_ ? out_->read : -1, POLLIN, 0},
                                  output_.out().waited(),
                                  output_.err().waited()};
-    const int pause_ms = signals_.requested() || moves_ ? 100 : 1000;
+    const int pause_ms = signals_.requested() || moves_ || failed_ ? 100 : 1000;
     poll(waited.data(), waited.size(), guard_ ? std::min(pause_ms, guard_->pause_ms()) : pause_ms);
     if (waited[0].revents != 0) signals_.read();
     if (waited[1].revents != 0 && !read_errors()) err_.close_read();

@@ -14,6 +14,9 @@
 
 namespace lockstep {
 
+/// ChildPlan::after_error_s of mpirun, and its after_silence_s where ranks are on several hosts.
+inline constexpr double kMpirunPatience = 20, kMpirunPatienceForHosts = 2;
+
 /// A launcher with its ranks, as a child process.
 struct ChildPlan {
   std::vector<std::string> command;  ///< the first is a path
@@ -29,9 +32,12 @@ struct ChildPlan {
   double grace_s = 60;              ///< from the wish to stop until SIGTERM
   /// Asked at least once a second; true: the ranks are to stop, as at a signal to this process.
   std::function<bool()> is_to_move = {};
-  /// From the first error of a rank until a launcher that does not end the others is killed: mpirun
-  /// 4.1 hangs where a stranger holds a connection to it.
-  double after_error_s = 20;
+  /// From the first error of a rank until a launcher that does not end the others is killed; 0:
+  /// never. mpirun 4.1 hangs where a stranger holds a connection to it.
+  double after_error_s = 0;
+  /// The same where that error tells of silence: mpirun waits for ever for what its daemon on a
+  /// host that is gone would say of the ranks there.
+  double after_silence_s = 0;
 };
 
 /// Standard output and error of a supervising process. What it and its children say passes through

@@ -9,6 +9,9 @@
 namespace lockstep {
 namespace {
 
+constexpr std::string_view kSilent = "no sign of life";
+constexpr std::string_view kCutOff = "hears of no other host";
+
 const char* flag_of(RunStage stage) {
   switch (stage) {
     case RunStage::start:
@@ -52,14 +55,15 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
       record.exit_code = int(ExitCode::error);
       break;
     case Verdict::Kind::frozen:
-      record.cause = fmt::format(
-          "no sign of life for {:.1f} s: the process is stopped, or its host or the "
-          "network is gone",
-          verdict.seconds);
+      record.cause =
+          fmt::format("{} for {:.1f} s: the process is stopped, or its host or the network is gone",
+                      kSilent,
+                      verdict.seconds);
       if (verdict.is_cut_off)
         record.cause = fmt::format(
-            "hears of no other host for {:.1f} s: this rank's host has no network any more, or all "
+            "{} for {:.1f} s: this rank's host has no network any more, or all "
             "hosts that it hears of were lost at once",
+            kCutOff,
             verdict.seconds);
       if (verdict.below > 0)
         record.cause += fmt::format("; {} {} through it {} silent as well",
@@ -81,6 +85,11 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
   }
   record.hint = name_parameters(record.hint);
   return record;
+}
+
+bool tells_of_silence(std::string_view text) {
+  return text.find(kSilent) != std::string_view::npos ||
+         text.find(kCutOff) != std::string_view::npos;
 }
 
 }  // namespace lockstep

@@ -54,6 +54,9 @@ class Hosts(contextlib.AbstractContextManager):
 
     def __init__(self, folder, count, slots=1, rate_mbit=1000):
         self.count, self.slots, self.rate_mbit = count, slots, rate_mbit
+        self.memory = [pathlib.Path(folder) / f"memory-{count}x{slots}-{i}" for i in range(count)]
+        for shm in self.memory:
+            shm.mkdir(exist_ok=True)
         cores = sorted(os.sched_getaffinity(0))
         missing = [tool for tool in ("ip", "tc", "unshare", "taskset") if not shutil.which(tool)]
         if os.geteuid() != 0 or missing or len(cores) < 2:
@@ -98,36 +101,62 @@ class Hosts(contextlib.AbstractContextManager):
         run("ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", link, "root", "tbf",
             "rate", f"{self.rate_mbit}mbit", "burst", "128kb", "latency", "50ms")
 
+    @staticmethod
+    def end_processes(namespace):
+        found = subprocess.run(["ip", "netns", "pids", namespace], check=False, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for pid in found.stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
     def close(self):
         for name in (*self.names, self.switch):
-            found = subprocess.run(["ip", "netns", "pids", name], check=False, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            for pid in found.stdout.split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+            self.end_processes(name)
             subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
 
     def inside(self, host, *command):
-        """`command` on host number `host`: its network, name and core."""
-        return ["ip", "netns", "exec", self.names[host], "unshare", "--uts", "/bin/sh", "-c",
-                f'hostname {self.names[host]}; exec taskset -c {self.cores[host]} "$@"', "sh",
-                *map(str, command)]
+        """`command` on host number `host`: its network, name, /dev/shm and core."""
+        return ["ip", "netns", "exec", self.names[host], "unshare", "--uts", "--mount", "/bin/sh", "-c",
+                f'mount --bind {self.memory[host]} /dev/shm; hostname {self.names[host]}; '
+                f'exec taskset -c {self.cores[host]} "$@"', "sh", *map(str, command)]
+
+    def lose(self, host):
+        """As without power: nothing leaves it any more, not even the end of a connection; its memory is gone, and it
+        does not answer."""
+        run("ip", "-n", self.names[host], "link", "set", LINK, "down")
+        self.end_processes(self.names[host])
+        shutil.rmtree(self.memory[host])
+        self.memory[host].mkdir()
+
+    def bring_back(self, host):
+        run("ip", "-n", self.names[host], "link", "set", LINK, "up")
 
     def agent_text(self):
         """Stands in for ssh: options, address, then the words of a command for a shell."""
-        cases = "\n".join(f"  {address}) netns={name}; core={core} ;;" for name, address, core
-                          in zip(self.names, self.addresses, self.cores))
+        cases = "\n".join(f"  {address}) netns={name}; core={core}; memory={memory} ;;"
+                          for name, address, core, memory
+                          in zip(self.names, self.addresses, self.cores, self.memory))
         return textwrap.dedent("""\
             #!/bin/sh
-            while [ "${1#-}" != "$1" ]; do shift; done
+            patience=1000
+            while [ "${1#-}" != "$1" ]; do
+              [ "$1" = -o ] && shift
+              case $1 in ConnectTimeout=*) patience=${1#*=} ;; esac
+              shift
+            done
             case $1 in
             CASES
               *) exit 255 ;;
             esac
             shift
-            exec ip netns exec $netns unshare --uts /bin/sh -c \\
-              'hostname $0; exec taskset -c $1 /bin/sh -c "$2"' $netns $core "$*"
-            """).replace("CASES", cases)
+            answers() { ip -n $netns link show dev LINK | grep -q LOWER_UP; }
+            answers || { sleep $patience; exit 255; }
+            ip netns exec $netns unshare --uts --mount /bin/sh -c \\
+              'mount --bind $3 /dev/shm; hostname $0; exec taskset -c $1 /bin/sh -c "$2"' $netns $core "$*" $memory
+            code=$?
+            answers || sleep 1000  # nobody tells ssh of the end of a host that is lost
+            exit $code
+            """).replace("LINK", LINK).replace("CASES", cases)
 
     def mpirun(self, *command):
         """`command` on all slots of all hosts, the ranks of a host next to each other."""

@@ -51,8 +51,9 @@ def ranks_of(out):
 
 
 class Run:
-    def __init__(self, options, out, steps, *flags):
-        command = [options.program, "run", f"--ranks={options.ranks}", f"--out={out}", f"--steps={steps}", "--log-every=1",
+    def __init__(self, options, out, steps, *flags, inside=()):
+        """`inside`: words that start the command on a host."""
+        command = [*inside, options.program, "run", f"--ranks={options.ranks}", f"--out={out}", f"--steps={steps}", "--log-every=1",
                    "--eval-every=0", "--checkpoint-every=1000h", f"--snapshot-every={options.snapshot_every}",
                    "--noise-scale-every=0", "--tensorboard=off", "--max-restarts=1000", "--backoff=0", *(options.flags or MLP), *flags]
         self.process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -102,6 +103,31 @@ def kill_once(run, out, dice):
     return dict(zip(PHASES, [*seconds, moments[-1] - killed, max(0, step - int(resumed[1] or 0))]))
 
 
+def repeat(measure, times, phases):
+    """Prints what `measure` returns, each time and of all."""
+    rows = []
+    for number in range(times):
+        rows.append(measure())
+        print(number + 1, *(f"{name} {rows[-1][name]:.2f}" for name in phases), flush=True)
+    for name in phases:
+        values = [row[name] for row in rows]
+        print(f"{name:7} median {statistics.median(values):7.2f}  worst {max(values):7.2f}")
+
+
+def are_equal(options, run, out, again):
+    """Whether `run`, which was asked to stop, has the weights of a run into `again` that nothing happens to."""
+    if run.process.wait(timeout=LIMIT_S) != 75:
+        sys.exit("the run did not stop with a checkpoint")
+    step = max(int(p.name[5:]) for p in (out / "checkpoints").glob("step_*"))
+    if Run(options, again, step).process.wait() != 0:
+        sys.exit("the undisturbed run failed")
+    manifest = json.loads((out / "checkpoints" / f"step_{step:08}" / "manifest.json").read_text())
+    same = json.loads((again / "checkpoints" / f"step_{step:08}" / "manifest.json").read_text())
+    files = [name for name in manifest["files"] if name.endswith(".safetensors")]
+    equal = all(manifest["files"][name] == same["files"][name] for name in files)
+    print(f"weights and optimizer state after step {step}: {'equal' if equal else 'DIFFERENT'}")
+    return equal
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -116,27 +142,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-recovery-") as folder:
         out = pathlib.Path(folder) / "disturbed"
         run = Run(options, out, 100_000_000)
-        rows = []
-        for number in range(options.kills):
-            rows.append(kill_once(run, out, dice))
-            print(number + 1, *(f"{name} {rows[-1][name]:.2f}" for name in PHASES), flush=True)
+        repeat(lambda: kill_once(run, out, dice), options.kills, PHASES)
         run.process.send_signal(signal.SIGTERM)
-        if run.process.wait(timeout=LIMIT_S) != 75:
-            sys.exit("the run did not stop with a checkpoint")
-        for name in PHASES:
-            values = [row[name] for row in rows]
-            print(f"{name:7} median {statistics.median(values):7.2f}  worst {max(values):7.2f}")
-        # Of both, up to the step at which the disturbed one stopped.
-        step = max(int(p.name[5:]) for p in (out / "checkpoints").glob("step_*"))
-        again = pathlib.Path(folder) / "undisturbed"
-        if Run(options, again, step).process.wait() != 0:
-            sys.exit("the undisturbed run failed")
-        manifest = json.loads((out / "checkpoints" / f"step_{step:08}" / "manifest.json").read_text())
-        same = json.loads((again / "checkpoints" / f"step_{step:08}" / "manifest.json").read_text())
-        files = [name for name in manifest["files"] if name.endswith(".safetensors")]
-        equal = all(manifest["files"][name] == same["files"][name] for name in files)
-        print(f"weights and optimizer state after step {step}: {'equal' if equal else 'DIFFERENT'}")
-        sys.exit(0 if equal else 1)
+        sys.exit(0 if are_equal(options, run, out, pathlib.Path(folder) / "undisturbed") else 1)
 
 
 if __name__ == "__main__":

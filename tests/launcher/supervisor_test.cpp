@@ -137,7 +137,8 @@ TEST(Supervisor, ALauncherThatHangsBehindAnErrorIsEndedWithTheOtherRanks) {
   const auto start = Clock::now();
   ChildPlan plan = shell("sleep 300 & echo '[rank 1 b] error: no sign of life' >&2; wait");
   plan.ranks_are_children = true;
-  plan.after_error_s = 0.5;
+  plan.after_error_s = 300;
+  plan.after_silence_s = 0.5;
   const Ending ending = supervise(plan, signals);
   EXPECT_EQ(ending.exit_code, 128 + SIGKILL);
   EXPECT_EQ(ending.fault.text, "[rank 1 b] error: no sign of life");
