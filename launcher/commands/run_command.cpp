@@ -10,6 +10,7 @@
 #include "core/base/env.h"
 #include "core/base/text/number_format.h"
 #include "launcher/commands/commands.h"
+#include "launcher/commands/run_snapshots.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/launch_site.h"
 #include "launcher/launch/process_limits.h"
@@ -23,7 +24,6 @@
 #include "launcher/output/run_folder.h"
 #include "launcher/output/run_folder_files.h"
 #include "launcher/output/run_lock.h"
-#include "launcher/output/snapshot_folder.h"
 #include "launcher/processes/shell_text.h"
 #include "launcher/settings/command_line.h"
 #include "lockstep/console.h"
@@ -58,7 +58,7 @@ class Run {
     lock_.emplace(out(), RunLock::kSupervisor);
     if (may_go_on()) standing_ = glance_at(out(), standing_);
     saved_step_ = standing_.step;
-    make_snapshot_folder();
+    open_snapshots();
   }
 
   int supervise_all() {
@@ -80,8 +80,8 @@ class Run {
       attempt.trained = history_time() != history_before_;
       begun_here_ |= attempt.trained;
       const RunProgress before = standing_;
-      if (snapshots_) snapshots_->tidy();
-      if (ending.exit_code == int(ExitCode::replicas_diverged)) drop_snapshots();
+      snapshots_.tidy();
+      if (ending.exit_code == int(ExitCode::replicas_diverged)) snapshots_.drop();
       // Reading every byte of a checkpoint is for those that a restart would begin from.
       const bool over = ending.exit_code == 0 || was_stopped(attempt);
       if (may_go_on()) standing_ = over ? glance_at(out(), before) : whole_in_run(before);
@@ -104,8 +104,8 @@ class Run {
       code = int(ExitCode::requeue);
       keep_snapshot(/*saved=*/false);
       say_stopped();
-    } else if (verdict == Verdict::done && snapshots_) {
-      snapshots_->remove();  // the last checkpoint is on the disk
+    } else if (verdict == Verdict::done) {
+      snapshots_.remove();  // the last checkpoint is on the disk
     }
     say_share(trained_before);
     return code;
@@ -117,37 +117,24 @@ class Run {
     return !site_.hosts.empty() || launcher_ == Launcher::srun || site_.slurm_allocation;
   }
 
-  void make_snapshot_folder() {
-    if (!flags_.train.snapshots) return;
-    snapshots_.emplace(out(), may_go_on(), several_hosts());
-    if (!snapshots_->why_none().empty()) say("no snapshots in memory: " + snapshots_->why_none());
-    if (!snapshots_->is_taken_over() || snapshots_->newest_step() < 0) return;
-    standing_ = with_snapshots(standing_, snapshots_->path());
-    say(fmt::format("took over the snapshots in memory that an earlier one left: {}",
-                    snapshots_->path()));
-  }
-
-  /// Damage that ranks notice now may be older than the newest snapshot, and all would load it.
-  void drop_snapshots() {
-    if (!snapshots_ || (!several_hosts() && snapshots_->newest_step() < 0)) return;
-    say("the snapshots in memory may hold what the ranks differ in: they are dropped");
-    if (!several_hosts()) return snapshots_->clear();
-    snapshots_->remove();  // ranks on other hosts remove theirs when they see that there is another
-    snapshots_.emplace(out(), false, true);
+  void open_snapshots() {
+    if (flags_.train.snapshots && snapshots_.open(may_go_on(), several_hosts()))
+      standing_ = with_snapshots(standing_, snapshots_.path());
   }
 
   /// Whether the newest start has led to a newer checkpoint or, where it lived for long enough, to
-  /// a newer snapshot: there is one soon after each start, also of ranks that die of it. Of
-  /// snapshots on other hosts the start after tells, which has resumed from one.
+  /// a newer snapshot: there is one soon after each start, also of ranks that die of it. What the
+  /// start before it has put into the memory of other hosts is known by now.
   bool has_progress(const RunProgress& before) {
-    if (several_hosts() && begun_here_)
-      standing_.step = std::max(standing_.step, last_resumed_step(out()));
-
     const std::int64_t saved = glance_at(out(), RunProgress()).step;
     const bool newer_on_disk = saved > std::exchange(saved_step_, saved);
     constexpr double kLongEnough = 30;  // seconds
     const bool lived = unix_seconds() - facts_.started >= kLongEnough;
-    return standing_.step > before.step && (newer_on_disk || lived);
+    const std::int64_t began = begun_here_ ? last_resumed_step(out()) : -1;
+    const bool was_ahead = several_hosts() && began > began_.value_or(began) && lived_;
+    began_ = began;
+    lived_ = lived;
+    return was_ahead || (standing_.step > before.step && (newer_on_disk || lived));
   }
 
   /// Throws why the first start has no number of ranks within --ranks MIN:MAX. With --hosts fewer
@@ -166,37 +153,18 @@ class Run {
   /// The newest checkpoint or snapshot that verifies. Checkpoints are not read where a snapshot is
   /// newer by its name, which it has from the moment when it is whole.
   RunProgress whole_in_run(const RunProgress& before) const {
-    const std::string folder = snapshots_ ? snapshots_->path() : std::string();
+    const std::string folder = snapshots_.path();
     const RunProgress glance = glance_at(out(), before);
-    if (snapshots_ && snapshots_->newest_step() > glance.step) {
+    if (snapshots_.newest_step() > glance.step) {
       const RunProgress newest = with_snapshots(RunProgress(), folder);
       if (newest.step > glance.step) return newest;
     }
     return with_snapshots(verify_in(out(), before), folder);
   }
 
-  /// Memory is given back at the end: what only it holds goes to the disk, or stays. `saved`: the
-  /// ranks have done so.
   void keep_snapshot(bool saved) {
-    if (!snapshots_ || snapshots_->path().empty()) return;
-    try {
-      const auto step = snapshots_->save_to(fs::path(out()) / kCheckpointsFolder);
-      if (step) {
-        say(fmt::format("saved the snapshot of step {} as a checkpoint", *step));
-        standing_ = glance_at(out(), standing_);
-      }
-      if (saved || !several_hosts()) return snapshots_->remove();
-      say(fmt::format(
-          "snapshots may be left in {} on the hosts of the ranks; the next lockstep run "
-          "with this --out takes over the newest",
-          snapshots_->path()));
-    } catch (const std::exception& error) {
-      say(
-          fmt::format("the snapshot in memory could not be saved: {}; it stays in {}, and the next "
-                      "lockstep run with this --out takes it over",
-                      error.what(),
-                      snapshots_->path()));
-    }
+    snapshots_.close(saved, begun_here_);
+    if (may_go_on()) standing_ = glance_at(out(), standing_);
   }
 
   /// For the ranks that are started next.
@@ -209,9 +177,8 @@ class Run {
     facts_ = {.fault = text.empty() ? fmt::format("exit code {}", ending.exit_code) : text,
               .exit_code = ending.exit_code,
               .restart = policy_.restarts(),
-              .step = std::max({ending.fault.step,
-                                last_logged_step(out()) + 1,
-                                snapshots_ ? snapshots_->newest_step() + 1 : 0}),
+              .step = std::max(
+                  {ending.fault.step, last_logged_step(out()) + 1, snapshots_.newest_step() + 1}),
               .reported = seconds(ending.reported),
               .ended = seconds(ending.ended)};
   }
@@ -230,6 +197,7 @@ class Run {
 
   Ending start_once() {
     ++starts_;
+    if (may_go_on()) snapshots_.save_where_ranks_do_not_see_it(site_.hosts);
     history_before_ = history_time();
     ChildPlan child;
     child.output_folder = output_folder();
@@ -255,20 +223,21 @@ class Run {
     child.variables["LOCKSTEP_RESTARTED"] = starts_ == 1 ? "" : moved_ ? "moved" : to_text(facts_);
     if (hosts_.watched())
       child.is_to_move = [this] { return hosts_.is_to_move(site_.hosts, ranks_); };
-    child.variables["LOCKSTEP_SNAPSHOTS"] = snapshots_ ? snapshots_->path() : std::string();
+    child.variables["LOCKSTEP_SNAPSHOTS"] = snapshots_.path();
     child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
-    say(fmt::format("starting {} rank{} under {}{}{}",
-                    ranks_,
-                    ranks_ == 1 ? "" : "s",
-                    launcher_ == Launcher::srun     ? "srun"
-                    : launcher_ == Launcher::mpirun ? "mpirun"
-                                                    : "no launcher",
-                    site_.hosts.empty() ? "" : " on " + to_string(site_.hosts),
-                    standing_.step < 0
-                        ? ""
-                        : fmt::format(", from step {}{}",
-                                      standing_.step,
-                                      several_hosts() && snapshots_ ? " or later" : "")));
+    say(fmt::format(
+        "starting {} rank{} under {}{}{}",
+        ranks_,
+        ranks_ == 1 ? "" : "s",
+        launcher_ == Launcher::srun     ? "srun"
+        : launcher_ == Launcher::mpirun ? "mpirun"
+                                        : "no launcher",
+        site_.hosts.empty() ? "" : " on " + to_string(site_.hosts),
+        standing_.step < 0
+            ? ""
+            : fmt::format(", from step {}{}",
+                          standing_.step,
+                          several_hosts() && !snapshots_.path().empty() ? " or later" : "")));
     std::optional<ShmBackingDir> segments;
     if (child.ranks_are_children) segments.emplace(child);
     const Ending ending = supervise(child, signals_, output_);
@@ -355,8 +324,10 @@ class Run {
   bool find_hosts() {
     RunHosts::Found found = hosts_.find();
     if (found.ranks == 0) {
-      if (policy_.next({.exit_code = int(ExitCode::environment)}) != Verdict::restart)
+      if (policy_.next({.exit_code = int(ExitCode::environment)}) != Verdict::restart) {
+        keep_snapshot(/*saved=*/false);
         throw EnvironmentError(found.why_none);
+      }
       say(found.why_none);
       return false;
     }
@@ -379,12 +350,15 @@ class Run {
   RunProgress standing_;
   RestartFacts facts_;            // of the fault before the newest start
   std::int64_t saved_step_ = -1;  // of the newest checkpoint on the disk
+  // Of the start before the newest: the step that it began from, and whether it lived for long.
+  std::optional<std::int64_t> began_;
+  bool lived_ = false;
   int starts_ = 0;
   bool begun_here_ = false;  // --out holds what one of our starts has begun
   Clock::time_point begun_ = Clock::now();
   fs::file_time_type history_before_;
   std::optional<RunLock> lock_;
-  std::optional<SnapshotFolder> snapshots_;
+  RunSnapshots snapshots_{flags_.train.out, [this](const std::string& text) { say(text); }};
 };
 
 }  // namespace

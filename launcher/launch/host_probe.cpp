@@ -14,12 +14,6 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{10};
 
-bool is_this_host(const std::string& name) {
-  const std::string own = host_name();
-  return name == "localhost" || name == "127.0.0.1" || name == own ||
-         name == own.substr(0, own.find('.')) || name.substr(0, name.find('.')) == own;
-}
-
 pid_t start(const std::string& host, const std::string& ssh, int connect_s) {
   const std::string timeout = "ConnectTimeout=" + std::to_string(connect_s);
   const pid_t pid = fork();
@@ -41,6 +35,12 @@ pid_t start(const std::string& host, const std::string& ssh, int connect_s) {
 }
 
 }  // namespace
+
+bool is_this_host(const std::string& name) {
+  const std::string own = host_name();
+  return name == "localhost" || name == "127.0.0.1" || name == own ||
+         name == own.substr(0, own.find('.')) || name.substr(0, name.find('.')) == own;
+}
 
 HostProbe::HostProbe(const std::string& host, const std::string& ssh, int connect_s)
     : deadline_(std::chrono::steady_clock::now() + kPatience) {

@@ -8,6 +8,9 @@
 
 namespace lockstep {
 
+/// By its name.
+bool is_this_host(const std::string& name);
+
 /// Asks a host whether it answers: `SSH -o BatchMode=yes -o ConnectTimeout=N HOST true`, which has
 /// 10 s; what it prints is dropped. This host is not asked and answers. Of one thread.
 class HostProbe {

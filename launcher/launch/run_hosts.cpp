@@ -57,9 +57,13 @@ RunHosts::Found RunHosts::find() {
     read_again();
     watch_.emplace(flags_.hosts_text, flags_.ssh);
   }
-  // A host that is slow to answer is not lost where they are watched: it is used from then on.
-  const int connect_s = watched() ? 2 : 5;
-  Found found{.hosts = answering_hosts(without_refused(hosts_), flags_.ssh, connect_s)};
+  // Where they are watched, a host that is slow to answer is used as soon as it does.
+  constexpr int kBriefly = 2, kLong = 5;  // seconds
+  const std::vector<Host> asked = without_refused(hosts_);
+  Found found{.hosts = answering_hosts(asked, flags_.ssh, watched() ? kBriefly : kLong)};
+  if (watched() && found.hosts.size() < asked.size() &&
+      ranks_on(flags_, slots_of(found.hosts)) == 0)
+    found.hosts = answering_hosts(asked, flags_.ssh, kLong);
   if (found.hosts.empty()) {
     found.why_none = fmt::format("none of the hosts {} answers", to_string(hosts_));
     return found;

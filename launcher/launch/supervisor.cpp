@@ -86,6 +86,9 @@ class Supervision {
     // mpirun says 1, for want of an exit code, unless another rank's end comes to it first.
     if (errors_.deserted() && ending.exit_code == int(ExitCode::error))
       ending.exit_code = int(ExitCode::collective_timeout);
+    // What mpirun would have said of a rank that is silent.
+    if (launcher_hung_ && tells_of_silence(errors_.fault().text))
+      ending.exit_code = int(ExitCode::collective_timeout);
     if (launcher_hung_)
       output_.err().line(fmt::format("warning: {} did not end although {}, and was killed",
                                      plan_.command[0],

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "core/base/file_kind.h"
 #include "core/data/input_file.h"
 #include "core/io/checkpoint/checkpoint.h"
 #include "core/io/checkpoint/checkpoint_names.h"
@@ -26,6 +27,8 @@ namespace fs = std::filesystem;
 constexpr const char* kKind = "snapshots";
 /// In the folder: the path of the run's, and the word.
 constexpr const char* kOwner = "run";
+/// What the folder of a run that has begun to train holds.
+constexpr const char* kRunMark = "history.jsonl";
 
 /// What .snapshots and `run` are: the path of the other folder, and the word that both have.
 struct FolderLink {
@@ -64,7 +67,9 @@ LeftSnapshots::Run run_of(const fs::path& folder, const fs::path& out) {
   if (type == fs::file_type::not_found)
     return fs::is_directory(out.parent_path(), error) ? Run::gone : Run::unknown;
   const fs::path file = out / SnapshotFolder::kLink;
-  if (fs::status(file, error).type() == fs::file_type::not_found) return Run::gone;
+  // An empty folder may be where a disk is mounted.
+  if (fs::status(file, error).type() == fs::file_type::not_found)
+    return is_there(out / kRunMark) ? Run::gone : Run::unknown;
   const FolderLink link = read_link(file);
   if (link.path.empty()) return Run::unknown;
   return link.path == folder.string() ? Run::ended : Run::gone;
@@ -127,7 +132,8 @@ void SnapshotFolder::take_over() {
   const fs::path left = named_by(out_, link);
   if (left.empty() || link.word.empty() || read_link(left / kOwner).word != link.word) return;
   lock_ = lock_memory_folder(left);
-  if (lock_ < 0) return;
+  // The lock may be that of ranks which are still ending; no other supervisor is on this run.
+  if (lock_ < 0 && !several_hosts_) return;
   path_ = left.string();
   is_taken_over_ = true;
   tidy();
@@ -189,7 +195,11 @@ RankSnapshotFolder::RankSnapshotFolder(const std::string& path, const fs::path& 
   lock_ = lock_memory_folder(path_);
   if (!is_first) return;
   try {
-    write_owner(path_, {fs::absolute(out).lexically_normal().string(), {}});
+    // The next supervisor may be on this host.
+    FolderLink owner = read_link(out / SnapshotFolder::kLink);
+    if (owner.path != path_.string()) owner.word.clear();
+    owner.path = fs::absolute(out).lexically_normal().string();
+    write_owner(path_, owner);
     remove_orphans();
   } catch (const std::exception&) {  // it does not say whose it is, and whoever looks keeps it
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <tuple>
 #include <utility>
 
 #include "core/base/parameter_names.h"
@@ -60,11 +59,11 @@ std::size_t Checkpointing::memory_bytes(const SavedArrays& saved, int ranks, int
 void Checkpointing::note_failure(int rank, const SaveFailure& failure) {
   const std::string reason = fmt::format("rank {}: {}", rank, failure.error);
   if (writing_ && failure.save == written_) writer_.end_waiting(reason, failure.hint);
-  if (failure.save == host_save_) {  // that of rank 0's own host may be whole
+  if (is_host_snapshot(failure.in_memory)) {  // that of rank 0's own host may be whole
     if (memory_.given_up()) return;
     memory_.give_up();
     CheckpointRecord record;
-    record.step = host_step_;
+    record.step = failure.step;
     record.in_memory = true;
     record.error = reason;
     record.hint = failure.hint;
@@ -213,11 +212,10 @@ bool Checkpointing::take(std::int64_t step,
   }
   content.state.step = step;
   const bool shared = !by_host || memory_.share(content);
-  if (by_host) std::tie(host_save_, host_step_) = std::pair(number_, step);
   add_stall(step, in_memory, begin);
   const std::vector<FlatRange>& parts = by_host ? memory_.parts() : parts_;
   const bool has_part = parts[std::size_t(agreement_.rank())].elems > 0;
-  if (!leads() && !(shared && (has_part || content.writers.rank == 0))) return true;
+  if (!leads() && !(shared && (has_part || content.writers.leads()))) return true;
   if (writing_)
     waiting_ = std::move(save);
   else
@@ -271,7 +269,12 @@ void Checkpointing::tell_results() {
   for (io::CheckpointResult& result : writer_.take_results()) {
     writing_ = false;
     if (!result.error.empty()) {
-      if (!leads() && !ended_) agreement_.add_failure({written_, result.error, result.hint});
+      if (!leads() && !ended_)
+        agreement_.add_failure({.save = written_,
+                                .step = result.step,
+                                .in_memory = writes_memory_,
+                                .error = result.error,
+                                .hint = result.hint});
     } else if (writes_memory_) {
       ++snapshots_taken_;
     } else {
@@ -339,6 +342,9 @@ bool Checkpointing::follow(const Offer& offer) {
   };
   if (waiting_ && is_stale(waiting_->number, waiting_->in_memory)) waiting_.reset();
   if (!writing_) return true;
+  // Its part of a checkpoint waits for the snapshot of its host, which rank 0 does not know.
+  if (waiting_ && is_host_snapshot(writes_memory_) && !is_stale(written_, true))
+    writer_.wait_for(io::SaveStage::over, kPatience);
   if (is_stale(written_, writes_memory_)) {
     ended_ = true;
     writer_.end_waiting("the save has ended");

@@ -167,7 +167,6 @@ class Checkpointing {
   Position* position_ = nullptr;
   MemorySnapshots memory_;
   std::int64_t snapshots_taken_ = 0;
-  std::int64_t host_save_ = 0, host_step_ = 0;  // the newest that each host writes
   io::CheckpointWriter writer_;
   std::optional<Save> waiting_;                                           // for the writer
   std::map<std::int64_t, std::pair<std::string, std::string>> failures_;  // of saves to be written

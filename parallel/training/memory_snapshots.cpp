@@ -22,15 +22,13 @@ MemorySnapshots::MemorySnapshots(Communicator& ranks,
   why_none_ = hosts_.why_none;
   if (!why_none_.empty()) return;
   by_host_ = hosts_.several();
-  if (by_host_) divide(saved);
   why_none_ = first_text(ranks, lack(saved)).text;
   any_ = why_none_.empty();
-  if (!any_) {
-    copy_.reset();
-    copy_bytes_ = 0;
-    return;
+  if (!any_) return;
+  if (by_host_) {
+    divide(saved);
+    share_texts(options);
   }
-  if (by_host_) share_texts(options);
   if (agreement.leads()) pace_.emplace(options.snapshot_seconds);
 }
 
@@ -42,7 +40,8 @@ bool MemorySnapshots::leads_host() const {
 std::string MemorySnapshots::lack(const SavedArrays& saved) const {
   if (!leads_host()) return {};
   const FlatRange all{.offset = 0, .elems = saved.space.elems};
-  const std::string reason = lack_of_room(folder_, copied_bytes(saved, all)).value_or("");
+  const std::size_t bytes = copied_bytes(saved, all);
+  const std::string reason = lack_of_room(folder_, bytes, by_host_ ? bytes : 0).value_or("");
   if (reason.empty() || !by_host_) return reason;
   return fmt::format("rank {} on {}: {}", ranks_.rank(), host_name(), reason);
 }

@@ -59,8 +59,11 @@ class MemorySnapshots {
   /// price.
   void put_off(double stall_seconds);
   /// On rank 0: after one that failed there are no more.
-  void give_up() { pace_.reset(); }
-  bool given_up() const { return !pace_; }
+  void give_up() {
+    given_up_ = true;
+    pace_.reset();
+  }
+  bool given_up() const { return given_up_; }
 
   /// Removes all that are there. Why one could not be, on all ranks alike; empty: all are gone.
   /// Collective.
@@ -76,7 +79,7 @@ class MemorySnapshots {
   const SaveAgreement& agreement_;
   std::string folder_, why_none_;
   SnapshotHosts hosts_;
-  bool any_ = false, by_host_ = false;
+  bool any_ = false, by_host_ = false, given_up_ = false;
   std::vector<FlatRange> parts_;
   std::optional<Snapshot> copy_;
   std::size_t copy_bytes_ = 0;

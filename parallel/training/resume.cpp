@@ -271,8 +271,10 @@ void take_other_length(ResumePoint& point,
 std::optional<ResumePoint> find_resume_point(Communicator& communicator,
                                              const CheckpointOptions& options) {
   if (options.resume.empty()) return std::nullopt;
-  if (options.resume == "auto") copy_newest_snapshot(communicator, options);
-  const json found = tell_all(communicator, [&] { return look(options); });
+  CheckpointOptions seen = options;
+  if (options.resume != "auto" || !copy_newest_snapshot(communicator, options))
+    seen.snapshot_folder.clear();
+  const json found = tell_all(communicator, [&] { return look(seen); });
   if (found.empty()) return std::nullopt;
   const std::string name = found["name"].get<std::string>();
   const bool in_memory = found.value("in_memory", false);

@@ -20,7 +20,11 @@ using nlohmann::json;
 std::string to_text(const std::vector<SaveFailure>& failures) {
   json list = json::array();
   for (const SaveFailure& failure : failures)
-    list.push_back({{"save", failure.save}, {"error", failure.error}, {"hint", failure.hint}});
+    list.push_back({{"save", failure.save},
+                    {"step", failure.step},
+                    {"in_memory", failure.in_memory},
+                    {"error", failure.error},
+                    {"hint", failure.hint}});
   return list.dump(-1, ' ', false, json::error_handler_t::replace);  // paths need not be UTF-8
 }
 
@@ -61,11 +65,9 @@ io::CheckpointWriters SaveAgreement::writers(std::span<const FlatRange> parts,
 io::CheckpointWriters SaveAgreement::writers(std::span<const FlatRange> parts,
                                              std::int64_t number,
                                              std::span<const int> members) const {
-  io::CheckpointWriters writers{.rank = 0, .others = {}, .id = {}};
-  for (std::size_t m = 0; m < members.size(); ++m) {
-    if (members[m] == rank()) writers.rank = int(m);
-    if (m > 0 && parts[std::size_t(members[m])].elems > 0) writers.others.push_back(int(m));
-  }
+  io::CheckpointWriters writers{.rank = rank(), .others = {}, .leader = members.front(), .id = {}};
+  for (const int member : members.subspan(1))
+    if (parts[std::size_t(member)].elems > 0) writers.others.push_back(member);
   if (!writers.others.empty()) writers.id = fmt::format("{:016x}-{}", token_, number);
   return writers;
 }
@@ -88,7 +90,12 @@ void SaveAgreement::exchange_failures() {
   if (!leads() || !on_failure_) return;
   for (std::size_t r = 0; r < texts.size(); ++r)
     for (const json& failure : json::parse(texts[r]))
-      on_failure_(int(r), {failure.at("save"), failure.at("error"), failure.at("hint")});
+      on_failure_(int(r),
+                  {.save = failure.at("save"),
+                   .step = failure.at("step"),
+                   .in_memory = failure.at("in_memory"),
+                   .error = failure.at("error"),
+                   .hint = failure.at("hint")});
 }
 
 void SaveAgreement::write(float* own) {

@@ -20,6 +20,8 @@ namespace lockstep {
 /// That this rank could not write its part of a save.
 struct SaveFailure {
   std::int64_t save = 0;  ///< its number
+  std::int64_t step = 0;
+  bool in_memory = false;
   std::string error, hint;
 };
 
@@ -40,8 +42,8 @@ class SaveAgreement final : public MessagePart {
   std::vector<FlatRange> parts(const SavedArrays& saved) const;
   /// Who writes save `number`, where ranks have those parts.
   io::CheckpointWriters writers(std::span<const FlatRange> parts, std::int64_t number) const;
-  /// The same where `members`, ascending, write one that is theirs alone. They are counted from 0,
-  /// which leads; this rank is one of them.
+  /// The same where `members`, ascending, write one that is theirs alone: the first leads. This
+  /// rank is one of them.
   io::CheckpointWriters writers(std::span<const FlatRange> parts,
                                 std::int64_t number,
                                 std::span<const int> members) const;

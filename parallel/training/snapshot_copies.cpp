@@ -46,6 +46,7 @@ struct HostSnapshot {
 /// The newest that is whole in this host's memory.
 std::optional<HostSnapshot> newest_here(const std::string& folder) {
   try {
+    if (!io::is_private(folder)) return std::nullopt;
     io::remove_temporaries(folder);
     std::vector<std::string> damaged;
     const auto found = io::newest_checkpoint(folder, damaged);
@@ -172,6 +173,15 @@ std::string transfer(Communicator& communicator,
   return first_text(communicator, error).text;
 }
 
+bool is_whole(const fs::path& checkpoint) {
+  try {
+    (void)io::verify_checkpoint(checkpoint);
+    return true;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
 /// So that ranks of all hosts find it on the disk.
 void save_to_disk(Communicator& communicator,
                   const CheckpointOptions& options,
@@ -179,9 +189,10 @@ void save_to_disk(Communicator& communicator,
                   const std::string& why) {
   std::string error;
   if (communicator.rank() == snapshot.rank) try {
-      io::copy_checkpoint(
-          fs::path(options.snapshot_folder) / io::checkpoint_name(snapshot.reached.step),
-          options.folder);
+      const fs::path name = io::checkpoint_name(snapshot.reached.step);
+      const fs::path target = options.folder / name;
+      if (!is_whole(target)) io::remove_tree(target);
+      io::copy_checkpoint(options.snapshot_folder / name, options.folder);
     } catch (const std::exception& failure) {
       error = as_written(failure.what());
     }
@@ -200,13 +211,13 @@ void save_to_disk(Communicator& communicator,
 
 }  // namespace
 
-void copy_newest_snapshot(Communicator& communicator, const CheckpointOptions& options) {
+bool copy_newest_snapshot(Communicator& communicator, const CheckpointOptions& options) {
   const SnapshotHosts hosts = find_snapshot_hosts(communicator, options.snapshot_folder);
-  if (!hosts.why_none.empty() || !hosts.several()) return;
+  if (hosts.count() == 1) return hosts.why_none.empty();
   const bool leads = hosts.leaders[std::size_t(communicator.rank())] == communicator.rank();
   const auto own = leads ? newest_here(options.snapshot_folder) : std::nullopt;
   const Standing standing = gather_standing(communicator, own, options);
-  if (standing.snapshots.empty()) return;
+  if (standing.snapshots.empty()) return false;
   // The lowest rank of those that have it.
   const HostSnapshot newest = *std::ranges::max_element(
       standing.snapshots, [](const HostSnapshot& a, const HostSnapshot& b) {
@@ -221,15 +232,20 @@ void copy_newest_snapshot(Communicator& communicator, const CheckpointOptions& o
     }
   if (const FirstText first = first_text(communicator, error); !first.text.empty())
     throw EnvironmentError(first.text);
-  if (newest.reached <= standing.disk) return;
+  if (newest.reached.rollbacks < rollbacks) return false;
+  std::string why = hosts.why_none;
   const std::ptrdiff_t have =
       std::ranges::count(standing.snapshots, newest.digest, &HostSnapshot::digest);
-  if (have < hosts.count()) {
+  if (why.empty() && have < hosts.count()) {
     const bool lacks = leads && (!own || own->digest != newest.digest);
-    const std::string why = transfer(communicator, options.snapshot_folder, newest, lacks);
-    if (!why.empty()) return save_to_disk(communicator, options, newest, why);
+    why = transfer(communicator, options.snapshot_folder, newest, lacks);
+  }
+  if (!why.empty()) {
+    if (newest.reached > standing.disk) save_to_disk(communicator, options, newest, why);
+    return false;
   }
   if (leads) (void)io::remove_old_checkpoints(options.snapshot_folder, newest.reached.step, 1, -1);
+  return true;
 }
 
 }  // namespace lockstep

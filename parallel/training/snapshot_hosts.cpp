@@ -54,7 +54,6 @@ SnapshotHosts find_snapshot_hosts(Communicator& ranks, const std::string& folder
       reason.empty() ? reason
                      : fmt::format("rank {} on {}: {}", ranks.rank(), host_name(), reason));
   hosts.why_none = first.text;
-  if (!first.text.empty()) return hosts;
   for (const RanksWithText& host : gather_distinct_strings(ranks, identity))
     for (const int rank : host.ranks) hosts.leaders[std::size_t(rank)] = host.ranks.front();
   return hosts;

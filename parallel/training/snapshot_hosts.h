@@ -11,7 +11,8 @@ namespace lockstep {
 /// Which ranks put snapshots into the same memory: those whose folder is the same one, the ranks of
 /// a host. What containers are called does not matter.
 struct SnapshotHosts {
-  std::vector<int> leaders;  ///< by rank: the lowest rank of its host
+  /// By rank: the lowest rank of its host. Ranks that cannot write are taken for those of one.
+  std::vector<int> leaders;
   /// Why not all ranks can write into their folder: "rank 3 on node7: /dev/shm/x: ..."; empty: they
   /// can.
   std::string why_none;

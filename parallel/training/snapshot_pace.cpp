@@ -27,7 +27,9 @@ void SnapshotPace::written(double seconds) {
   if (fixed_ == 0) interval_ = std::max(kMinSeconds, (stall_ + seconds) / kShare);
 }
 
-std::optional<std::string> lack_of_room(const std::string& folder, std::uint64_t bytes) {
+std::optional<std::string> lack_of_room(const std::string& folder,
+                                        std::uint64_t bytes,
+                                        std::uint64_t copies) {
   struct statvfs facts {};
   if (statvfs(folder.c_str(), &facts) != 0)
     return fmt::format("{}: {}", folder, std::strerror(errno));
@@ -40,10 +42,11 @@ std::optional<std::string> lack_of_room(const std::string& folder, std::uint64_t
                        format_bytes(double(room)),
                        format_bytes(double(bytes)));
   const std::optional<std::uint64_t> free = read_host_memory().free;
-  if (free && (*free + held) / 2 < 2 * bytes)
-    return fmt::format("{} of memory are free, and two of {} would take more than half of it",
+  if (free && (*free + held) / 2 < 2 * bytes + copies)
+    return fmt::format("{} of memory are free, and two of {}{} would take more than half of it",
                        format_bytes(double(*free + held)),
-                       format_bytes(double(bytes)));
+                       format_bytes(double(bytes)),
+                       copies > 0 ? " and the ranks' copies" : "");
   return std::nullopt;
 }
 

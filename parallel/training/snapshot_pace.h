@@ -38,7 +38,10 @@ class SnapshotPace {
 /// Why two snapshots of `bytes` (the newest, and the one that is written) have no room in
 /// `folder`'s file system, or would take more than half of the memory that is free on this host; in
 /// words. Nothing where they have.
-/// What the folder holds already, of a start before this one, counts as room.
-std::optional<std::string> lack_of_room(const std::string& folder, std::uint64_t bytes);
+/// What the folder holds already, of a start before this one, counts as room. `copies`: bytes of
+/// memory that ranks of this host are still to reserve.
+std::optional<std::string> lack_of_room(const std::string& folder,
+                                        std::uint64_t bytes,
+                                        std::uint64_t copies = 0);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ import subprocess
 import unittest
 
 from program_test import main
-from supervised import LOOPBACK, SupervisedTest
+from supervised import FLAGS, LOOPBACK, SupervisedTest
 
 HOSTS = ("hosta", "hostb")
 ENVIRONMENT = {**LOOPBACK, "OMPI_MCA_hwloc_base_binding_policy": "none",
@@ -134,7 +134,22 @@ exit $code
         resumed = int(re.search(r"snapshot in memory, .*, (\d+) steps done", self.texts()[0])[1])
         self.assertLessEqual(resumed, step)
         self.assertGreater(resumed, 0)
+        for host in HOSTS:
+            self.assertEqual(list((self.folder / f"shm_{host}").glob("lockstep-*")), [], "memory is not given back")
         self.assertEqual(self.summary()["weights_sha256"], self.undisturbed())
+
+    def test_a_run_that_branched_off_begins_there_again(self):
+        result = self.train(*FLAGS[:-1], "--steps=100", "--checkpoint-every=50", "--out=before")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        process = self.start_on_hosts("--snapshot-every=0", f"--resume={self.folder}/before/checkpoints/step_00000100")
+        ranks = self.await_ranks(4)
+        self.await_that(lambda: "100 steps done" in self.texts()[0], "no training")
+        os.kill(ranks[0], signal.SIGKILL)
+        self.await_that(lambda: "restart 1" in self.texts()[0], "no restart")
+        self.await_that(lambda: self.texts()[0].count("100 steps done") == 2 or process.poll() is not None, "no resume")
+        process.send_signal(signal.SIGTERM)
+        self.assertIn(self.finish(process), (0, 75), self.texts())
+        self.assertEqual(self.texts()[0].count("100 steps done"), 2, self.texts())
 
 
 if __name__ == "__main__":

@@ -175,6 +175,48 @@ TEST_F(SnapshotFolderTest, AFolderThatOthersCanWriteToIsNotTakenOver) {
   EXPECT_FALSE(SnapshotFolder(out(), true).is_taken_over());
 }
 
+/// With several hosts the folder of this one is made by a rank where the supervisor is elsewhere,
+/// and the next supervisor may be here.
+TEST_F(SnapshotFolderTest, WhatRanksMadeIsTakenOver) {
+  fs::path path;
+  {
+    SnapshotFolder elsewhere(out(), false, true);
+    path = elsewhere.path();
+    fs::remove_all(path);  // which is not this host
+    const RankSnapshotFolder rank(path, out());
+    EXPECT_TRUE(fs::exists(path));
+    save(path, 3);
+  }
+  left_ = path;
+  for (const bool ranks_are_ending : {true, false}) {
+    std::optional<RankSnapshotFolder> rank;
+    if (ranks_are_ending) rank.emplace(path, out());
+    const SnapshotFolder next(out(), true, true);
+    EXPECT_TRUE(next.is_taken_over());
+    EXPECT_EQ(next.path(), path);
+    EXPECT_EQ(next.newest_step(), 3);
+  }
+  {
+    RankSnapshotFolder rank(path, out());
+    rank.set_saved();
+  }
+  EXPECT_FALSE(fs::exists(path));
+}
+
+/// Where this host is the supervisor's but has lost its memory, others may have theirs.
+TEST_F(SnapshotFolderTest, OfSeveralHostsTheNameStays) {
+  {
+    const SnapshotFolder folder(out(), false, true);
+    left_ = folder.path();
+  }
+  fs::remove_all(left_);
+  SnapshotFolder next(out(), true, true);
+  EXPECT_EQ(next.path(), left_);
+  EXPECT_TRUE(fs::exists(left_));
+  next.remove();
+  EXPECT_FALSE(fs::exists(left_));
+}
+
 TEST_F(SnapshotFolderTest, TwoSupervisorsNeverHaveOne) {
   const SnapshotFolder first(out(), false);
   const SnapshotFolder second(out(), true);

@@ -140,7 +140,7 @@ TEST(Supervisor, ALauncherThatHangsBehindAnErrorIsEndedWithTheOtherRanks) {
   plan.after_error_s = 300;
   plan.after_silence_s = 0.5;
   const Ending ending = supervise(plan, signals);
-  EXPECT_EQ(ending.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(ending.exit_code, int(ExitCode::collective_timeout));
   EXPECT_EQ(ending.fault.text, "[rank 1 b] error: no sign of life");
   EXPECT_LT(seconds_since(start), 60);
 }

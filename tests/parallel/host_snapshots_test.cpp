@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
@@ -35,6 +36,11 @@ bool leads() { return world().rank() == 0; }
 /// The first host has two ranks, the others one or two.
 int host_of(int rank) { return rank / 2; }
 int hosts() { return host_of(world().size() - 1) + 1; }
+
+std::string content_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
 
 class HostSnapshots : public ::testing::Test {
  protected:
@@ -143,9 +149,12 @@ class WrittenHostSnapshots : public HostSnapshots {
 
 TEST_F(WrittenHostSnapshots, EachHostHasAllOfTheState) {
   ASSERT_EQ(saving_->why_no_snapshots(), "");
-  const std::size_t own = copied_bytes(SavedArrays{backend_, graph_, space_, {{"", nullptr}}},
-                                       {.offset = 0, .elems = space_.elems});
-  EXPECT_LE(saving_->memory_bytes(), 3 * own);
+  const SavedArrays saved{backend_, graph_, space_, {{"", values_.data()}}};
+  const int ranks_here = std::min(2, world().size() - 2 * host_of(world().rank()));
+  const FlatRange part = snapshot_parts(saved, ranks_here)[std::size_t(world().rank() % 2)];
+  EXPECT_EQ(saving_->memory_bytes(),
+            Checkpointing::memory_bytes(saved, world().size(), world().rank()) +
+                copied_bytes(saved, part));
   EXPECT_TRUE(step_until([&] { return saving_->snapshots() >= 3; }));
   agreement_.reset();
   saving_.reset();  // waits for those that are being written
@@ -278,6 +287,30 @@ TEST_F(ResumedHostSnapshots, ADamagedOneIsReplaced) {
   EXPECT_EQ(testing::train(run, world()).weights_sha256, whole_);
 }
 
+/// With a sharded optimizer each host's ranks collect what all ranks own.
+TEST_F(ResumedHostSnapshots, OfAShardedOptimizer) {
+  train_undisturbed(run_of_many_arrays());
+  SmallRun run = run_of_many_arrays();
+  run.options.steps = 5;
+  run.options.eval_every = 1;  // ranks meet after each step
+  run.options.sharding = Sharding::optimizer;
+  run.options.on_spike = OnSpike::ignore;
+  run.options.checkpoint = {
+      .folder = disk(), .snapshot_folder = memory(), .snapshot_seconds = 1e-9};
+  const TrainSummary summary = testing::train(run, world());
+  if (leads()) {
+    EXPECT_GT(summary.snapshots, 0);
+  }
+  world().barrier();
+  for (int host = 0; host < hosts(); ++host) {
+    const std::vector<std::int64_t> steps = io::steps_in(memory_of(host));
+    ASSERT_EQ(steps.size(), 1u) << "host " << host;
+    const fs::path whole = fs::path(folder_ / "all") / io::checkpoint_name(steps[0]);
+    for (const char* name : {io::kModelFile, io::kOptimizerFile, io::kAverageFile})
+      EXPECT_EQ(content_of(snapshot(host, steps[0]) / name), content_of(whole / name)) << name;
+  }
+}
+
 /// What a host that was away has of steps that the run has taken back since.
 TEST_F(ResumedHostSnapshots, StepsThatWereTakenBackAreNotResumedFrom) {
   const auto put_state = [](const std::string& into, std::int64_t step, std::int64_t rollbacks) {
@@ -299,6 +332,31 @@ TEST_F(ResumedHostSnapshots, StepsThatWereTakenBackAreNotResumedFrom) {
   }
   EXPECT_EQ(resumed_step(), 4);
   expect_all_hosts_have(4);
+}
+
+TEST_F(ResumedHostSnapshots, ADamagedCheckpointIsNoReasonToDisagree) {
+  train_undisturbed(run_of_many_arrays());
+  if (leads()) {
+    put(disk(), 2);
+    put(disk(), 5);
+    fs::resize_file(fs::path(disk()) / io::checkpoint_name(5) / io::kModelFile, 1000);
+    put(memory_of(0), 4);
+  }
+  EXPECT_EQ(resumed_step(), 4);
+  expect_all_hosts_have(4);
+}
+
+TEST_F(ResumedHostSnapshots, WhereOneHostHasNoMemory) {
+  train_undisturbed(run_of_many_arrays());
+  if (leads()) {
+    put(disk(), 2);
+    put(memory_of(0), 4);
+    fs::permissions(memory_of(hosts() - 1), fs::perms::all);
+  }
+  EXPECT_EQ(resumed_step(), 4);
+  if (leads()) {
+    EXPECT_THAT(io::steps_in(disk()), ElementsAre(2, 4));
+  }
 }
 
 TEST_F(ResumedHostSnapshots, AHostWithoutRoomReadsFromTheDisk) {

@@ -76,11 +76,13 @@ struct CheckpointTensor {
   std::span<const float> stored;         ///< empty: another rank writes it
 };
 
-/// The ranks that write a checkpoint together. Rank 0 leads: it creates the files and the manifest,
-/// and gives the whole its name.
+/// The ranks that write a checkpoint together. One leads, rank 0 where nothing else is said: it
+/// creates the files and the manifest, and gives the whole its name.
 struct CheckpointWriters {
   int rank = 0;             ///< of this process
-  std::vector<int> others;  ///< ranks that write tensors, but for 0
+  std::vector<int> others;  ///< ranks that write tensors, but for the one that leads
+  int leader = 0;
+  bool leads() const { return rank == leader; }
   /// Of this save alone, in the name of its temporary folder, so that no rank writes into the
   /// folder of another save. Empty where rank 0 writes alone.
   std::string id;

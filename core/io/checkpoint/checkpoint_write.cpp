@@ -106,7 +106,7 @@ void remove_unfinished(const fs::path& folder) {
 }
 
 void check(const CheckpointContent& content) {
-  LOCKSTEP_ASSERT(content.state.step >= 0 && content.writers.rank == 0);
+  LOCKSTEP_ASSERT(content.state.step >= 0 && content.writers.leads());
   LOCKSTEP_ASSERT(content.writers.others.empty() || !content.writers.id.empty());
   for (const auto& [name, text] : content.texts)
     LOCKSTEP_ASSERT(is_file_name(name) && name != kModelFile && name != kOptimizerFile &&
@@ -142,7 +142,7 @@ void write_checkpoint_part(const fs::path& folder,
                            const CheckpointContent& content,
                            SaveProgress& progress) {
   const CheckpointWriters& writers = content.writers;
-  LOCKSTEP_ASSERT(writers.rank > 0 && !writers.id.empty());
+  LOCKSTEP_ASSERT(!writers.leads() && !writers.id.empty());
   const fs::path unfinished = folder / unfinished_name(content.state.step, writers.id);
   const std::vector<TensorFile> files = tensor_files(unfinished, content);
   wait_for_files(unfinished, progress);

@@ -135,7 +135,7 @@ CheckpointResult CheckpointWriter::write(const CheckpointContent& content,
                      EnvironmentError,
                      "{}: not there any more, or open to other users",
                      as_written(place.folder.string()));
-      if (content.writers.rank > 0) {
+      if (!content.writers.leads()) {
         write_checkpoint_part(place.folder, content, progress);
         whole = true;
         return result;
