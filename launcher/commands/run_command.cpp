@@ -85,7 +85,7 @@ class Run {
       // Reading every byte of a checkpoint is for those that a restart would begin from.
       const bool over = ending.exit_code == 0 || was_stopped(attempt);
       if (may_go_on()) standing_ = over ? glance_at(out(), before) : whole_in_run(before);
-      attempt.progress = has_progress(before);
+      attempt.progress = has_progress(before, attempt.trained);
       verdict = policy_.next(attempt);
       code = verdict == Verdict::stopped ? int(ExitCode::requeue) : ending.exit_code;
       const bool failed = verdict == Verdict::failed || verdict == Verdict::exhausted;
@@ -125,15 +125,17 @@ class Run {
   /// Whether the newest start has led to a newer checkpoint or, where it lived for long enough, to
   /// a newer snapshot: there is one soon after each start, also of ranks that die of it. What the
   /// start before it has put into the memory of other hosts is known by now.
-  bool has_progress(const RunProgress& before) {
+  bool has_progress(const RunProgress& before, bool trained) {
     const std::int64_t saved = glance_at(out(), RunProgress()).step;
     const bool newer_on_disk = saved > std::exchange(saved_step_, saved);
     constexpr double kLongEnough = 30;  // seconds
     const bool lived = unix_seconds() - facts_.started >= kLongEnough;
     const std::int64_t began = begun_here_ ? last_resumed_step(out()) : -1;
     const bool was_ahead = several_hosts() && began > began_.value_or(began) && lived_;
-    began_ = began;
-    lived_ = lived;
+    if (trained) {
+      began_ = began;
+      lived_ = lived;
+    }
     return was_ahead || (standing_.step > before.step && (newer_on_disk || lived));
   }
 
@@ -197,7 +199,7 @@ class Run {
 
   Ending start_once() {
     ++starts_;
-    if (may_go_on()) snapshots_.save_where_ranks_do_not_see_it(site_.hosts);
+    if (may_go_on()) snapshots_.save_where_ranks_do_not_see_it(site_.hosts, ranks_);
     history_before_ = history_time();
     ChildPlan child;
     child.output_folder = output_folder();

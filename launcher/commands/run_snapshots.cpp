@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/commands/run_snapshots.h"
 
-#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <fmt/format.h>
@@ -20,7 +19,7 @@ bool RunSnapshots::open(bool takes_over, bool several_hosts) {
   return true;
 }
 
-void RunSnapshots::tidy() const {
+void RunSnapshots::tidy() {
   if (folder_) folder_->tidy();
 }
 
@@ -37,11 +36,15 @@ void RunSnapshots::save() {
   if (step) say_(fmt::format("saved the snapshot of step {} as a checkpoint", *step));
 }
 
-void RunSnapshots::save_where_ranks_do_not_see_it(const std::vector<Host>& hosts) {
+void RunSnapshots::save_where_ranks_do_not_see_it(const std::vector<Host>& hosts, int ranks) {
   if (newest_step() < 0 || hosts.empty()) return;
-  if (std::ranges::any_of(hosts, [](const Host& host) { return is_this_host(host.name); })) return;
+  for (const Host& host : hosts) {
+    if (ranks > 0 && is_this_host(host.name)) return;
+    ranks -= host.slots;
+  }
   try {
     save();
+    folder_->clear();
   } catch (const std::exception& error) {
     say_(fmt::format("the snapshot in memory of this host could not be saved: {}", error.what()));
   }

@@ -28,13 +28,13 @@ class RunSnapshots {
   std::int64_t newest_step() const { return folder_ ? folder_->newest_step() : -1; }
 
   /// After each start: removes what killed ranks were writing.
-  void tidy() const;
+  void tidy();
   /// Ranks were found to differ: damage that they notice now may be older than the newest snapshot,
   /// and all would load it.
   void drop();
-  /// Before ranks are started on `hosts`: where this is none of them, the newest of this host
-  /// becomes a checkpoint, as they do not see it.
-  void save_where_ranks_do_not_see_it(const std::vector<Host>& hosts);
+  /// Before `ranks` ranks are started on `hosts`, filled in this order: where none is on this host,
+  /// its newest snapshot becomes a checkpoint, as they do not see it.
+  void save_where_ranks_do_not_see_it(const std::vector<Host>& hosts, int ranks);
   /// The run ends without having come to its end. Memory is given back: what only it holds goes to
   /// the disk, or stays. `saved`: the ranks have done so; `begun`: there were ranks that trained.
   void close(bool saved, bool begun);

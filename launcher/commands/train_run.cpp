@@ -209,6 +209,10 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     }
     try {
       summary = trainer.fit(request.data);
+      // Without checkpoints nothing is on the disk yet.
+      const bool periodic =
+          options.checkpoint.every_steps > 0 || options.checkpoint.every_seconds > 0;
+      if (snapshots && summary.saved && (summary.stopped || periodic)) snapshots->set_saved();
     } catch (const OtherSettings& error) {
       throw in_flags(error, flags);
     } catch (...) {
@@ -220,8 +224,6 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     return finish_rank(job, summary);
   };
   const int code = run();
-  // A run that ends may have nothing on the disk before rank 0 has written its results.
-  if (snapshots && (summary.stopped ? summary.saved : all_done(job, code))) snapshots->set_saved();
   if (!flags.per_class || !all_done(job, code)) return code;
   // The memory of training is free again.
   return write_class_results(job, flags, request.data, path, summary, folder.get());

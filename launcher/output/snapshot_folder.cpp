@@ -2,12 +2,14 @@
 #include "launcher/output/snapshot_folder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <fmt/format.h>
 #include <random>
 #include <sstream>
 #include <sys/stat.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -84,6 +86,18 @@ bool make_folder(const fs::path& folder) {
   return is_memory_folder(folder, kKind) && mkdir(folder.c_str(), S_IRWXU) == 0;
 }
 
+/// How long ranks of an earlier start may take to end.
+constexpr std::chrono::seconds kPatience{5};
+
+int lock_within(const fs::path& folder, std::chrono::seconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const int lock = lock_memory_folder(folder);
+    if (lock >= 0 || std::chrono::steady_clock::now() >= deadline) return lock;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 void remove_orphans() {
   for (const LeftSnapshots& left : left_snapshots())
     if (left.run == LeftSnapshots::Run::gone) remove_left(left);
@@ -125,19 +139,25 @@ void SnapshotFolder::remove() {
 }
 
 void SnapshotFolder::take_over() {
-  FolderLink link = read_link(out_ / kLink);
-  // Other hosts may have it.
-  if (several_hosts_ && !link.word.empty() && make_folder(link.path))
-    write_owner(link.path, {out_.string(), link.word});
-  const fs::path left = named_by(out_, link);
-  if (left.empty() || link.word.empty() || read_link(left / kOwner).word != link.word) return;
-  lock_ = lock_memory_folder(left);
-  // The lock may be that of ranks which are still ending; no other supervisor is on this run.
-  if (lock_ < 0 && !several_hosts_) return;
+  const FolderLink link = read_link(out_ / kLink), own{out_.string(), link.word};
+  if (link.word.empty()) return;
+  if (several_hosts_ && make_folder(link.path)) write_owner(link.path, own);
+  FolderLink unused;
+  const fs::path left = named_by(out_, unused);
+  if (left.empty()) return;
+  const FolderLink owner = read_link(left / kOwner);
+  const bool is_named = owner.path == own.path;
+  // A rank that was killed may have left it without a word. To make another one would give up those
+  // of other hosts.
+  const bool is_nameless = several_hosts_ && owner.word.empty() && (owner.path.empty() || is_named);
+  if (owner.word != link.word && !is_nameless) return;
+  lock_ = lock_within(left, several_hosts_ ? kPatience : std::chrono::seconds(0));
+  // Ranks that are still ending may have it, where this is no copy of their run's folder.
+  if (lock_ < 0 && !(several_hosts_ && is_named)) return;
   path_ = left.string();
   is_taken_over_ = true;
   tidy();
-  write_owner(left, {out_.string(), link.word});  // it may have been moved
+  write_owner(left, own);  // it may have been moved
 }
 
 void SnapshotFolder::create() {
@@ -171,19 +191,20 @@ std::optional<std::int64_t> SnapshotFolder::save_to(const fs::path& checkpoints)
   const auto found = io::newest_checkpoint(path_, damaged);
   if (!found) return std::nullopt;
   const auto saved = io::newest_checkpoint(checkpoints, damaged);
-  if (saved && saved->state.step >= found->state.step) return std::nullopt;
+  if (saved && io::reached(saved->state) >= io::reached(found->state)) return std::nullopt;
   io::copy_checkpoint(found->path, checkpoints);
   return found->state.step;
 }
 
-void SnapshotFolder::tidy() const {
+void SnapshotFolder::tidy() {
+  if (lock_ < 0 && !path_.empty()) lock_ = lock_memory_folder(path_);
   try {
     if (!path_.empty()) io::remove_temporaries(path_);
   } catch (const EnvironmentError&) {  // the ranks say it, if it matters
   }
 }
 
-void SnapshotFolder::clear() const {
+void SnapshotFolder::clear() {
   tidy();
   if (!path_.empty()) io::remove_checkpoints(path_);
 }
@@ -193,11 +214,12 @@ RankSnapshotFolder::RankSnapshotFolder(const std::string& path, const fs::path& 
   const bool is_first = make_folder(path_);
   if (!io::is_private(path_)) return;
   lock_ = lock_memory_folder(path_);
-  if (!is_first) return;
+  // The next supervisor may be on this host. The run may have been moved.
+  FolderLink owner = read_link(out / SnapshotFolder::kLink);
+  const bool is_named = owner.path == path_.string();
+  if (!is_first && (lock_ < 0 || !is_named)) return;
   try {
-    // The next supervisor may be on this host.
-    FolderLink owner = read_link(out / SnapshotFolder::kLink);
-    if (owner.path != path_.string()) owner.word.clear();
+    if (!is_named) owner.word.clear();
     owner.path = fs::absolute(out).lexically_normal().string();
     write_owner(path_, owner);
     remove_orphans();

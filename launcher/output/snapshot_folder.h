@@ -44,9 +44,9 @@ class SnapshotFolder {
   /// new. Its steps; nothing where none was copied. Throws EnvironmentError.
   std::optional<std::int64_t> save_to(const std::filesystem::path& checkpoints) const;
   /// Removes what killed ranks have left of snapshots that they were writing. Never throws.
-  void tidy() const;
+  void tidy();
   /// Removes all snapshots. Throws EnvironmentError.
-  void clear() const;
+  void clear();
   /// Removes the folder: all that it holds is on the disk, or of no more use. Those of other hosts
   /// are then LeftSnapshots::Run::gone.
   void remove();

@@ -113,7 +113,7 @@ json look(const CheckpointOptions& options) {
   if (const auto steps = io::steps_in(folder);
       !snapshot || (!steps.empty() && steps.back() >= snapshot->state.step))
     found = io::newest_checkpoint(folder, skipped_checkpoints);
-  if (snapshot && (!found || found->state.step < snapshot->state.step))
+  if (snapshot && (!found || io::reached(found->state) < io::reached(snapshot->state)))
     return found_at(*snapshot, skipped_checkpoints, true);
   if (found) return found_at(*found, skipped_checkpoints, false);
   if (!skipped_checkpoints.empty())

@@ -30,15 +30,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// How far a run had got. Going back takes steps back, so that more rollbacks are later.
-struct Reached {
-  std::int64_t rollbacks = -1, step = -1;
-  auto operator<=>(const Reached&) const = default;
-};
-
 /// A snapshot of a host.
 struct HostSnapshot {
-  Reached reached;
+  io::Reached reached;
   std::string digest;
   int rank = -1;  ///< which leads the host
 };
@@ -51,7 +45,7 @@ std::optional<HostSnapshot> newest_here(const std::string& folder) {
     std::vector<std::string> damaged;
     const auto found = io::newest_checkpoint(folder, damaged);
     if (!found) return std::nullopt;
-    return HostSnapshot{.reached = {found->state.rollbacks, found->state.step},
+    return HostSnapshot{.reached = io::reached(found->state),
                         .digest = io::checkpoint_digest(found->path)};
   } catch (const Error&) {  // of no use to this program
     return std::nullopt;
@@ -59,22 +53,35 @@ std::optional<HostSnapshot> newest_here(const std::string& folder) {
 }
 
 /// The newest checkpoint on the disk, by its name.
-Reached newest_on_disk(const std::string& folder) {
+io::Reached newest_on_disk(const std::string& folder) {
   try {
     const std::vector<std::int64_t> steps = io::steps_in(folder);
     if (steps.empty()) return {};
     const fs::path file = fs::path(folder) / io::checkpoint_name(steps.back()) / io::kStateFile;
     const auto state = io::parse_state(file.string(), data::read_text_file(file.string(), ""));
-    return {state.rollbacks, state.step};
+    return io::reached(state);
   } catch (const Error&) {  // who resumes reads all of it, and says so
     return {};
   }
 }
 
+/// The newest that verifies: rank 0's, on all ranks. Collective.
+io::Reached newest_whole_on_disk(Communicator& communicator, const CheckpointOptions& options) {
+  io::Reached reached;
+  if (communicator.rank() == 0) try {
+      std::vector<std::string> damaged;
+      if (const auto found = io::newest_checkpoint(options.folder, damaged))
+        reached = io::reached(found->state);
+    } catch (const Error&) {  // who resumes says so
+    }
+  communicator.broadcast(&reached, sizeof reached, 0);
+  return reached;
+}
+
 /// What hosts have, by the rank that leads each, and where the disk is.
 struct Standing {
   std::vector<HostSnapshot> snapshots;
-  Reached disk;
+  io::Reached disk;
 };
 
 Standing gather_standing(Communicator& communicator,
@@ -85,7 +92,8 @@ Standing gather_standing(Communicator& communicator,
     told = {{"rollbacks", own->reached.rollbacks},
             {"step", own->reached.step},
             {"digest", own->digest}};
-  const Reached disk = communicator.rank() == 0 ? newest_on_disk(options.folder) : Reached();
+  const io::Reached disk =
+      communicator.rank() == 0 ? newest_on_disk(options.folder) : io::Reached();
   if (communicator.rank() == 0) told["disk"] = {disk.rollbacks, disk.step};
   const std::vector<std::string> texts = gather_strings(communicator, told.dump());
   Standing standing;
@@ -173,15 +181,6 @@ std::string transfer(Communicator& communicator,
   return first_text(communicator, error).text;
 }
 
-bool is_whole(const fs::path& checkpoint) {
-  try {
-    (void)io::verify_checkpoint(checkpoint);
-    return true;
-  } catch (const DataError&) {
-    return false;
-  }
-}
-
 /// So that ranks of all hosts find it on the disk.
 void save_to_disk(Communicator& communicator,
                   const CheckpointOptions& options,
@@ -190,8 +189,6 @@ void save_to_disk(Communicator& communicator,
   std::string error;
   if (communicator.rank() == snapshot.rank) try {
       const fs::path name = io::checkpoint_name(snapshot.reached.step);
-      const fs::path target = options.folder / name;
-      if (!is_whole(target)) io::remove_tree(target);
       io::copy_checkpoint(options.snapshot_folder / name, options.folder);
     } catch (const std::exception& failure) {
       error = as_written(failure.what());
@@ -241,7 +238,8 @@ bool copy_newest_snapshot(Communicator& communicator, const CheckpointOptions& o
     why = transfer(communicator, options.snapshot_folder, newest, lacks);
   }
   if (!why.empty()) {
-    if (newest.reached > standing.disk) save_to_disk(communicator, options, newest, why);
+    if (newest.reached > newest_whole_on_disk(communicator, options))
+      save_to_disk(communicator, options, newest, why);
     return false;
   }
   if (leads) (void)io::remove_old_checkpoints(options.snapshot_folder, newest.reached.step, 1, -1);

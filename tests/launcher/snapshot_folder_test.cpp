@@ -203,6 +203,16 @@ TEST_F(SnapshotFolderTest, WhatRanksMadeIsTakenOver) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST_F(SnapshotFolderTest, ACopyOfARunsFolderHasNoPartInItsSnapshots) {
+  const SnapshotFolder used(out(), false, true);
+  fs::copy(out(), root_ / "copy", fs::copy_options::recursive);
+  SnapshotFolder copy(root_ / "copy", true, true);
+  EXPECT_FALSE(copy.is_taken_over());
+  EXPECT_NE(copy.path(), used.path());
+  copy.remove();
+  left_ = used.path();
+}
+
 /// Where this host is the supervisor's but has lost its memory, others may have theirs.
 TEST_F(SnapshotFolderTest, OfSeveralHostsTheNameStays) {
   {

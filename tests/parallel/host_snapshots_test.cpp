@@ -306,8 +306,10 @@ TEST_F(ResumedHostSnapshots, OfAShardedOptimizer) {
     const std::vector<std::int64_t> steps = io::steps_in(memory_of(host));
     ASSERT_EQ(steps.size(), 1u) << "host " << host;
     const fs::path whole = fs::path(folder_ / "all") / io::checkpoint_name(steps[0]);
-    for (const char* name : {io::kModelFile, io::kOptimizerFile, io::kAverageFile})
+    for (const char* name : {io::kModelFile, io::kOptimizerFile, io::kAverageFile}) {
+      EXPECT_TRUE(fs::exists(whole / name)) << name;
       EXPECT_EQ(content_of(snapshot(host, steps[0]) / name), content_of(whole / name)) << name;
+    }
   }
 }
 

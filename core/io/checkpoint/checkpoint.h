@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -101,6 +102,14 @@ struct CheckpointContent {
   std::map<std::string, std::string> texts;  ///< name and content of further small files
 };
 
+/// How far a run had got: states compare by it. Going back takes steps back, so that more rollbacks
+/// are later.
+struct Reached {
+  std::int64_t rollbacks = -1, step = -1;
+  auto operator<=>(const Reached&) const = default;
+};
+inline Reached reached(const CheckpointState& state) { return {state.rollbacks, state.step}; }
+
 /// "step_00001000"
 std::string checkpoint_name(std::int64_t step);
 
@@ -128,8 +137,8 @@ void write_checkpoint_part(const std::filesystem::path& folder,
 CheckpointState verify_checkpoint(const std::filesystem::path& checkpoint);
 
 /// Copies a whole checkpoint into `folder`, where it is whole or not there at any moment, and
-/// returns its path there; one of that step that is there stays. Throws DataError as
-/// verify_checkpoint(), EnvironmentError as write_checkpoint().
+/// returns its path there; a whole one of that step that is there stays, a damaged one is replaced.
+/// Throws DataError as verify_checkpoint(), EnvironmentError as write_checkpoint().
 std::filesystem::path copy_checkpoint(const std::filesystem::path& checkpoint,
                                       const std::filesystem::path& folder);
 

@@ -62,6 +62,15 @@ void tidy(const fs::path& folder, const std::string& name) {
   }
 }
 
+bool is_whole(const fs::path& checkpoint) {
+  try {
+    (void)verify_checkpoint(checkpoint);
+    return true;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
 void copy_whole_file(const fs::path& from, const fs::path& to) {
   constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
   std::ifstream in(from, std::ios::binary);
@@ -128,7 +137,8 @@ fs::path copy_checkpoint(const fs::path& checkpoint, const fs::path& folder) {
   const std::int64_t step = verify_checkpoint(checkpoint).step;
   const fs::path target = folder / checkpoint_name(step);
   create_folders(folder);
-  if (name_exists(target)) return target;
+  if (is_whole(target)) return target;
+  remove_tree(target);
   const fs::path unfinished = folder / unfinished_name(step);
   remove_tree(unfinished);
   try {
