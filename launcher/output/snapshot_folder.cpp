@@ -152,7 +152,7 @@ void SnapshotFolder::take_over() {
   const bool is_nameless = several_hosts_ && owner.word.empty() && (owner.path.empty() || is_named);
   if (owner.word != link.word && !is_nameless) return;
   lock_ = lock_within(left, several_hosts_ ? kPatience : std::chrono::seconds(0));
-  // Ranks that are still ending may have it, where this is no copy of their run's folder.
+  // Ranks that are still ending may have it, but not where `out_` is a copy of their run's folder.
   if (lock_ < 0 && !(several_hosts_ && is_named)) return;
   path_ = left.string();
   is_taken_over_ = true;

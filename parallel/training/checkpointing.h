@@ -55,8 +55,8 @@ class Checkpointing {
 
   /// After each step, and after the validation that follows it: saves where that is due, or where
   /// `val_loss` (NaN: there was no validation) is the lowest so far. Does not wait for the files,
-  /// except for some seconds for those of a save that has failed, or of a host's snapshot behind
-  /// which its part of a checkpoint waits, and as wait_for_previous_saves() says.
+  /// except for some seconds for those of a save that has failed, or of a host's snapshot that
+  /// its part of a checkpoint waits for, and as wait_for_previous_saves() says.
   /// Every rank calls it; returns whether a snapshot was taken.
   bool after_step(std::int64_t step, double val_loss, const StateFunction& state);
   /// Saves the state as it is, unless that has been done, and waits until it is whole. False where
