@@ -154,7 +154,7 @@ class Hosts(contextlib.AbstractContextManager):
             ip netns exec $netns unshare --uts --mount /bin/sh -c \\
               'mount --bind $3 /dev/shm; hostname $0; exec taskset -c $1 /bin/sh -c "$2"' $netns $core "$*" $memory
             code=$?
-            answers || sleep 1000  # nobody tells ssh of the end of a host that is lost
+            answers || sleep 1000  # ssh does not learn of the end of a host that is lost
             exit $code
             """).replace("LINK", LINK).replace("CASES", cases)
 

@@ -27,7 +27,7 @@ def can_mount():
 @unittest.skipUnless(can_mount(), "a /dev/shm for each host needs the right to mount")
 class HostSnapshots(SupervisedTest):
     def make_ssh(self):
-        """That of all tests, in a place where /dev/shm is a folder of the host. Nobody tells it of the end of a host
+        """That of all tests, in a place where /dev/shm is a folder of the host. It does not learn of the end of a host
         that is lost."""
         plain = super().make_ssh()
         for host in HOSTS:
