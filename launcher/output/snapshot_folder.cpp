@@ -126,7 +126,9 @@ SnapshotFolder::SnapshotFolder(const fs::path& out, bool takes_over, bool severa
 }
 
 SnapshotFolder::~SnapshotFolder() {
-  if (!path_.empty() && !several_hosts_ && newest_step() < 0) remove();
+  // Ranks that never came to train have none on any host.
+  const bool may_be_elsewhere = several_hosts_ && is_there(out_ / kRunMark);
+  if (!path_.empty() && !may_be_elsewhere && newest_step() < 0) remove();
   if (lock_ >= 0) close(lock_);
 }
 

@@ -219,6 +219,12 @@ TEST_F(SnapshotFolderTest, OfSeveralHostsTheNameStays) {
     const SnapshotFolder folder(out(), false, true);
     left_ = folder.path();
   }
+  EXPECT_FALSE(fs::exists(left_)) << "no rank has trained";
+  std::ofstream(out() / "history.jsonl") << "{}\n";
+  {
+    const SnapshotFolder folder(out(), false, true);
+    left_ = folder.path();
+  }
   fs::remove_all(left_);
   SnapshotFolder next(out(), true, true);
   EXPECT_EQ(next.path(), left_);

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints that all ranks write: the bytes of those of one rank, with and without a sharded
 // optimizer; each rank's share of the memory; and what becomes of a save where a rank cannot write.
-#include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
-#include <sys/resource.h>
 #include <thread>
 
 #include "core/io/checkpoint/checkpoint_names.h"
@@ -21,6 +19,7 @@
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/checkpointing.h"
 #include "tests/parallel/claimed_hosts.h"
+#include "tests/parallel/file_limit.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/null_backend.h"
@@ -29,6 +28,7 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::FileLimit;
 using ::testing::HasSubstr;
 using testing::SharedFolder;
 using testing::SmallRun;
@@ -189,25 +189,6 @@ TrainSummary train(const SmallRun& run, TrainObserver& observer) {
   trainer.add_observer(observer);
   return trainer.fit(run.data);
 }
-
-/// No file of this process may grow beyond `bytes`, as on a disk that is full for it alone.
-class FileLimit {
- public:
-  FileLimit() {
-    ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-  }
-  ~FileLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-  void set(rlim_t bytes) const {
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  void lift() const { ::setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_{};
-};
 
 /// Saves of arrays without a training, step by step, on all ranks.
 class RanksSave : public ::testing::Test {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Snapshots in the memory of several hosts: each has whole ones, and a run that resumes finds the
 // newest, whichever host has it. Hosts are played by folders.
-#include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
-#include <sys/resource.h>
 #include <thread>
 
 #include "core/io/checkpoint/checkpoint_names.h"
@@ -18,6 +16,7 @@
 #include "parallel/replica/replica_state.h"
 #include "parallel/training/checkpointing.h"
 #include "parallel/training/resume.h"
+#include "tests/parallel/file_limit.h"
 #include "tests/parallel/shared_folder.h"
 #include "tests/parallel/small_runs.h"
 #include "tests/support/null_backend.h"
@@ -27,6 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
+using testing::FileLimit;
 using ::testing::HasSubstr;
 using testing::SharedFolder;
 using testing::SmallRun;
@@ -60,22 +60,6 @@ class HostSnapshots : public ::testing::Test {
   }
 
   const SharedFolder folder_;
-};
-
-/// No file of this process may grow beyond `bytes`, as where memory is full for it alone.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t bytes) {
-    ::signal(SIGXFSZ, SIG_IGN);
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_{};
 };
 
 // --- Written ---
@@ -175,8 +159,8 @@ TEST_F(WrittenHostSnapshots, EachHostHasAllOfTheState) {
 TEST_F(WrittenHostSnapshots, WhatFailsOnAnotherHostEndsThem) {
   EXPECT_TRUE(step_until([&] { return saving_->snapshots() >= 1; }));
   {
-    std::optional<FileLimit> limit;
-    if (world().rank() == world().size() - 1) limit.emplace(500);
+    const FileLimit limit;
+    if (world().rank() == world().size() - 1) limit.set(500);
     EXPECT_TRUE(step_until([&] { return !records_.records.empty(); }));
   }
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(step());
@@ -365,8 +349,8 @@ TEST_F(ResumedHostSnapshots, AHostWithoutRoomReadsFromTheDisk) {
   train_undisturbed(run_of_many_arrays());
   if (leads()) put(memory_of(0), 4);
   world().barrier();
-  std::optional<FileLimit> limit;
-  if (host_of(world().rank()) > 0) limit.emplace(500);
+  const FileLimit limit;
+  if (host_of(world().rank()) > 0) limit.set(500);
   EXPECT_EQ(resumed_step(), 4);
   if (leads()) {
     EXPECT_THAT(io::steps_in(disk()), ElementsAre(4));
