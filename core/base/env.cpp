@@ -34,6 +34,7 @@ constexpr std::array kEntries = {
     Entry{"LOCKSTEP_STARTED", &Env::started},
     Entry{"LOCKSTEP_RESTARTED", &Env::restarted},
     Entry{"LOCKSTEP_SNAPSHOTS", &Env::snapshots},
+    Entry{"LOCKSTEP_SURVIVORS", &Env::survivors},
     Entry{"LOCKSTEP_TEST_DATA", &Env::test_data},
     Entry{"LOCKSTEP_TEST_SEED", &Env::test_seed},
     Entry{"LOCKSTEP_DUMP", &Env::dump},

@@ -23,6 +23,9 @@ struct Env {
   std::optional<std::string> restarted;
   /// LOCKSTEP_SNAPSHOTS: set by `lockstep run`: the folder in memory for the ranks' snapshots.
   std::optional<std::string> snapshots;
+  /// LOCKSTEP_SURVIVORS: set by `lockstep run` where ranks outlive the death of another one: the
+  /// smallest number of them, a colon, and the restarts of the run before this start.
+  std::optional<std::string> survivors;
   std::optional<std::string> test_data;  ///< LOCKSTEP_TEST_DATA: folder of real data for tests
   /// LOCKSTEP_TEST_SEED: a number; operator tests draw other inputs for another one.
   std::optional<std::string> test_seed;

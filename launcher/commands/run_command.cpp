@@ -11,9 +11,11 @@
 #include "core/base/text/number_format.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/run_snapshots.h"
+#include "launcher/launch/host_probe.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/launch_site.h"
 #include "launcher/launch/process_limits.h"
+#include "launcher/launch/regrowth.h"
 #include "launcher/launch/restart_policy.h"
 #include "launcher/launch/run_flags.h"
 #include "launcher/launch/run_hosts.h"
@@ -29,6 +31,7 @@
 #include "lockstep/console.h"
 #include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
+#include "parallel/comm/mpi_session.h"
 
 namespace lockstep {
 namespace {
@@ -94,10 +97,13 @@ class Run {
       if (failed) say_share(trained_before);
       report(ending, verdict);  // who failed is said last
       if (failed) return code;
-      if (verdict == Verdict::restart && moved_ && !attempt.trained) hosts_.refuse_new(site_.hosts);
+      if (verdict == Verdict::restart && moved_ && !regrew_ && !attempt.trained)
+        hosts_.refuse_new(site_.hosts);
       moved_ = verdict == Verdict::move;
+      regrew_ = moved_ && regrowth_.ranks_now() < regrowth_.ranks_before();
       if (verdict == Verdict::restart) note_fault(ending);
-      const bool again = verdict == Verdict::restart || (verdict == Verdict::move && !find_hosts());
+      const bool again = verdict == Verdict::restart ||
+                         (verdict == Verdict::move && hosts_.watched() && !find_hosts());
       if (again) code = pause_and_prepare(code);
     }
     if (verdict == Verdict::restart || verdict == Verdict::move) {
@@ -223,8 +229,15 @@ class Run {
     // Set in any case: an inherited one is not of this run, and mpirun warns where it lacks what it
     // is to hand on.
     child.variables["LOCKSTEP_RESTARTED"] = starts_ == 1 ? "" : moved_ ? "moved" : to_text(facts_);
-    if (hosts_.watched())
-      child.is_to_move = [this] { return hosts_.is_to_move(site_.hosts, ranks_); };
+    regrowth_.begin(ranks_, seconds_since(begun_));
+    site_.survivors = may_outlive();
+    if (site_.survivors) let_survive(child);
+    if (site_.survivors || hosts_.watched())
+      child.is_to_move = [this] {
+        return (hosts_.watched() && hosts_.is_to_move(site_.hosts, ranks_)) || is_to_regrow();
+      };
+    child.variables["LOCKSTEP_SURVIVORS"] =
+        site_.survivors ? fmt::format("{}:{}", flags_.rank_range->min, policy_.restarts()) : "";
     child.variables["LOCKSTEP_SNAPSHOTS"] = snapshots_.path();
     child.command = launch_command(launcher_, ranks_, site_, arguments, child.output_folder);
     say(fmt::format(
@@ -245,6 +258,33 @@ class Run {
     const Ending ending = supervise(child, signals_, output_);
     if (child.variables["LOCKSTEP_STARTED"] == "terminal") output_.out().pass("\r\033[K");
     return ending;
+  }
+
+  /// Whether ranks of this host may go on without one that died: see Note [Survivors].
+  bool may_outlive() const {
+    return launcher_ == Launcher::mpirun && site_.open_mpi >= 5 && MpiSession::has_ulfm() &&
+           !site_.slurm_allocation && site_.gpus == 0 && flags_.rank_range &&
+           ranks_ > flags_.rank_range->min &&
+           std::ranges::all_of(site_.hosts, is_this_host, &Host::name);
+  }
+
+  void let_survive(ChildPlan& child) {
+    child.after_error_s = child.after_silence_s = kSurvivorPatience;
+    child.on_survivors = [this](int ranks) {
+      policy_.note_survivors();
+      begun_here_ = true;
+      regrowth_.note_survivors(ranks, seconds_since(begun_));
+    };
+  }
+
+  bool is_to_regrow() {
+    const double now = seconds_since(begun_);
+    if (history_time() != history_before_) regrowth_.note_training(now);
+    if (!regrowth_.is_due(now)) return false;
+    say(fmt::format("{} of {} ranks are left: they stop with a checkpoint, and all continue",
+                    regrowth_.ranks_now(),
+                    regrowth_.ranks_before()));
+    return true;
   }
 
   const std::string& out() const { return flags_.train.out; }
@@ -347,8 +387,10 @@ class Run {
   Launcher launcher_ = Launcher::none;
   int ranks_ = 1;
   RunHosts hosts_{flags_, [this](const std::string& text) { say(text); }};
-  bool moved_ = false;  // the newest start is on other hosts, without a fault
+  bool moved_ = false;   // the newest start is on other hosts, or on all ranks again; no fault
+  bool regrew_ = false;  // the latter
   RestartPolicy policy_;
+  Regrowth regrowth_;
   RunProgress standing_;
   RestartFacts facts_;            // of the fault before the newest start
   std::int64_t saved_step_ = -1;  // of the newest checkpoint on the disk

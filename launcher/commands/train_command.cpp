@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <fmt/format.h>
 #include <optional>
 #include <unistd.h>
+#include <utility>
 
 #include "core/base/env.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/train_run.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/process_limits.h"
+#include "launcher/launch/run_flags.h"
+#include "launcher/output/restart_record.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/output/run_folder_files.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flags.h"
 #include "lockstep/error.h"
+#include "parallel/batch/batch_plan.h"
 #include "parallel/session/error_consensus.h"
 #include "parallel/session/stop_signals.h"
+#include "parallel/session/survivors.h"
 
 namespace lockstep {
 namespace {
@@ -42,6 +48,46 @@ std::optional<int> start_alone(TrainRequest& settings, const StartConditions& co
   std::error_code not_empty;
   if (fresh) std::filesystem::remove(settings.flags.out, not_empty);  // of a run that never began
   return code;
+}
+
+/// Thrown out of train_in_job(), so that the Job is gone when it is caught.
+struct OutlivedDeath {
+  RankDeath death;
+  double noticed = 0;  // seconds since 1970
+};
+
+int train_in_job(const TrainRequest& settings, const std::exception_ptr& usage_error) {
+  Job job(0, nullptr, settings.flags.watch);
+  ErrorConsensus meeting(job);
+  try {
+    if (usage_error) std::rethrow_exception(usage_error);
+    return run_training(job, settings);
+  } catch (...) {
+    const double noticed = unix_seconds();
+    auto death = outlived_death(job);
+    if (!death || !try_plan_batch(settings.flags.options, job.size() - 1))
+      return meeting.report(std::current_exception());
+    throw OutlivedDeath{std::move(*death), noticed};
+  }
+}
+
+/// What `lockstep run` tells ranks that it starts after a fault, and with which flags.
+void continue_without(const OutlivedDeath& outlived, TrainRequest& settings) {
+  const RankDeath& death = outlived.death;
+  const int ranks = shrink_to_survivors(death);
+  const std::string block = to_block(death.record);
+  const int before =
+      settings.outlived ? settings.outlived->restart : survivor_terms().value().restarts;
+  const double agreed = unix_seconds();
+  settings.outlived = RestartFacts{.fault = block.substr(0, block.find('\n')),
+                                   .exit_code = death.record.exit_code,
+                                   .restart = before + 1,
+                                   .step = std::max(death.step, death.record.step),
+                                   .reported = outlived.noticed,
+                                   .ended = agreed,
+                                   .started = agreed,
+                                   .survivors = ranks};
+  settings.flags = parse_train_flags(resuming_arguments(settings.arguments, settings.flags.out));
 }
 
 }  // namespace
@@ -81,13 +127,12 @@ int train_command(const std::vector<std::string>& arguments) {
   catch_stop_signals();
   // Where mpirun and its supervisor are killed together, no other process ends this rank.
   if (discovery.launched_by == LaunchedBy::mpi && env().started) die_with(parent);
-  Job job(0, nullptr, settings.flags.watch);
-  ErrorConsensus meeting(job);
-  try {
-    if (usage_error) std::rethrow_exception(usage_error);
-    return run_training(job, settings);
-  } catch (...) {
-    return meeting.report(std::current_exception());
+  for (;;) {
+    try {
+      return train_in_job(settings, usage_error);
+    } catch (const OutlivedDeath& death) {
+      continue_without(death, settings);
+    }
   }
 }
 

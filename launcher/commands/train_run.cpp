@@ -36,6 +36,7 @@
 #include "parallel/session/fault_log.h"
 #include "parallel/session/job_internals.h"
 #include "parallel/session/stop_signals.h"
+#include "parallel/session/survivors.h"
 
 namespace lockstep {
 namespace {
@@ -105,7 +106,10 @@ void complete_options(TrainOptions& options,
   const Fingerprint loss = loss_settings(flags, samples);
   options.settings.insert(options.settings.end(), loss.begin(), loss.end());
   // Before, an earlier run's logs must stay.
-  options.accepted = [&job, folder](bool) { open_host_log(job, folder); };
+  options.accepted = [&job, folder](bool) {
+    open_host_log(job, folder);
+    outlive_deaths(job);
+  };
 }
 
 /// Bits a byte of the last validation, where they are known; on all ranks.
@@ -209,6 +213,7 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     }
     try {
       summary = trainer.fit(request.data);
+      end_with_deaths(job);
       // Without checkpoints nothing is on the disk yet.
       const bool periodic =
           options.checkpoint.every_steps > 0 || options.checkpoint.every_seconds > 0;

@@ -50,6 +50,7 @@ Words mpirun_arguments(int ranks, const LaunchSite& site, const std::string& out
     const bool binds = !oversubscribed && site.cores.all_of_host && site.gpus == 0;
     append(words, {"--bind-to", binds ? "core" : "none"});
   }
+  if (site.survivors) append(words, {"--with-ft", "ulfm"});
   if (site.root) words.push_back("--allow-run-as-root");
   return words;
 }

@@ -22,6 +22,7 @@ struct LaunchSite {
   Cores cores;
   int gpus = 0;                   ///< of this host, that ranks would work on; 0: they work on cores
   bool root = false;              ///< mpirun needs a permission
+  bool survivors = false;         ///< mpirun lets ranks outlive the death of another one (ULFM)
   bool slurm_allocation = false;  ///< mpirun and srun know the hosts themselves
   int cpus_per_task = 0;          ///< of the allocation; 0: it does not say
   std::vector<Host> hosts;        ///< empty: this one, or those of the allocation

@@ -59,8 +59,11 @@ std::string ErrorOutput::take_line(const std::string& line) {
   const bool rule = is_rule(line);
   if (box_.empty() && !rule) {
     read_line(line);
-    // What mpirun says of each signal that the supervisor sends it.
-    return line.starts_with("mpirun: Forwarding signal ") ? std::string() : line + "\n";
+    // What mpirun says of each signal that the supervisor sends it, and Open MPI of each collective
+    // that a rank's death ends.
+    const bool noise = line.starts_with("mpirun: Forwarding signal ") ||
+                       line.starts_with("NBC_Progress: an error ");
+    return noise ? std::string() : line + "\n";
   }
   box_.push_back(line);
   return rule && box_.size() > 1 ? close_box() : std::string();
@@ -116,8 +119,15 @@ void ErrorOutput::read_line(const std::string& line) {
     hint_follows_ = false;
     if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);
   }
+  static const std::regex kSurvivors("^\\[rank 0 [^\\]]*\\] warning: (\\d{1,6}) of \\d+ ranks are left");
   std::smatch found;
-  if (by_rank_.text.empty() && std::regex_search(line, found, kRank)) {
+  if (std::regex_search(line, found, kSurvivors)) {
+    survivors_ = std::stoi(found.str(1));
+    by_rank_ = by_launcher_ = {};
+    step_ = -1;
+    dead_.clear();
+    hint_follows_ = false;
+  } else if (by_rank_.text.empty() && std::regex_search(line, found, kRank)) {
     by_rank_ = {.text = line, .hint = {}, .said = true};
     hint_follows_ = true;
     if (line.ends_with(kDiedWithoutAWord)) dead_ = found.str(1);

@@ -33,6 +33,9 @@ class ErrorOutput {
   bool reports() const { return failed() || !by_launcher_.text.empty(); }
   /// A rank has said why it ends.
   bool failed() const { return !by_rank_.text.empty(); }
+  /// How many ranks have outlived the deaths of others and continue, as they say themselves; 0:
+  /// nothing of that. What was reported before is then no reason of the job's end.
+  int survivors() const { return survivors_; }
   /// mpirun has ended the job because a rank left it without a word, though with exit code 0.
   bool deserted() const { return deserted_; }
 
@@ -48,6 +51,7 @@ class ErrorOutput {
   std::int64_t step_ = -1;
   bool hint_follows_ = false;
   bool deserted_ = false;
+  int survivors_ = 0;
   std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died
 };
 

@@ -34,6 +34,9 @@ class RestartPolicy {
       : max_restarts_(max_restarts), backoff_s_(backoff_s) {}
 
   Verdict next(const Attempt& attempt);
+  /// Ranks have outlived the death of another one, which counts as a restart, though not of those
+  /// in a row.
+  void note_survivors() { ++restarts_; }
   /// Seconds to wait before the restart that next() has allowed.
   double pause() const;
   int restarts() const { return restarts_; }

@@ -143,19 +143,30 @@ int ranks_on(const RunFlags& flags, int devices) {
 }
 
 std::vector<std::string> train_arguments(const RunFlags& flags, bool resume) {
+  std::vector<std::string> result = flags.arguments;
+  const bool says_where_from = std::ranges::any_of(flags.arguments, [](const std::string& argument) {
+    return is_flag(argument, "--force") || is_flag(argument, "--resume");
+  });
+  if (resume)
+    result = resuming_arguments(flags.arguments, flags.train.out);
+  else if (!says_where_from)
+    result.insert(result.end(), {"--resume", "auto"});
+  result.insert(result.end(), {"--ranks", "auto"});
+  return result;
+}
+
+std::vector<std::string> resuming_arguments(const std::vector<std::string>& arguments,
+                                            const std::string& out) {
   std::vector<std::string> result;
-  bool says_where_from = false, says_where_to = false;
-  for (const std::string& argument : flags.arguments) {
-    const bool force = is_flag(argument, "--force");
-    if (resume && force) continue;
+  bool says_where_to = false;
+  for (const std::string& argument : arguments) {
+    if (is_flag(argument, "--force")) continue;
     says_where_to |= is_flag(argument, "--out");
-    says_where_from |= force || is_flag(argument, "--resume");
     result.push_back(argument);
   }
   // Of a flag given twice, the last counts.
-  if (resume || !says_where_from) result.insert(result.end(), {"--resume", "auto"});
-  if (resume && !says_where_to) result.insert(result.end(), {"--out", flags.train.out});
-  result.insert(result.end(), {"--ranks", "auto"});
+  result.insert(result.end(), {"--resume", "auto"});
+  if (!says_where_to) result.insert(result.end(), {"--out", out});
   return result;
 }
 

@@ -46,4 +46,8 @@ int ranks_on(const RunFlags& flags, int devices);
 /// --force. The launcher alone says the number of ranks.
 std::vector<std::string> train_arguments(const RunFlags& flags, bool resume);
 
+/// `arguments` of train, without --force, and that the run in `out` is to be resumed.
+std::vector<std::string> resuming_arguments(const std::vector<std::string>& arguments,
+                                            const std::string& out);
+
 }  // namespace lockstep

@@ -185,6 +185,12 @@ class Supervision {
   bool read_errors() {
     const std::string_view piece = read_piece(err_.read);
     output_.err().pass(errors_.take(plan_.labelled ? err_text_.take(piece) : std::string(piece)));
+    if (errors_.survivors() > 0 && errors_.survivors() != survivors_) {
+      survivors_ = errors_.survivors();
+      failed_.reset();
+      reported_.reset();
+      if (plan_.on_survivors) plan_.on_survivors(survivors_);
+    }
     if (!reported_ && errors_.reports()) reported_ = std::chrono::system_clock::now();
     return !piece.empty();
   }
@@ -216,6 +222,7 @@ class Supervision {
   int status_ = 0;
   bool launcher_hung_ = false;
   bool moves_ = false;
+  int survivors_ = 0;  // that the newest of on_survivors told
   Stage stage_ = Stage::running;
   Clock::time_point asked_, repeated_, terminated_;
   std::optional<Clock::time_point> failed_;

@@ -16,6 +16,8 @@ namespace lockstep {
 
 /// ChildPlan::after_error_s of mpirun, and its after_silence_s where ranks are on several hosts.
 inline constexpr double kMpirunPatience = 20, kMpirunPatienceForHosts = 2;
+/// More than ranks take to find out that they outlive the death of another one.
+inline constexpr double kSurvivorPatience = 50;
 
 /// A launcher with its ranks, as a child process.
 struct ChildPlan {
@@ -38,6 +40,8 @@ struct ChildPlan {
   /// The same where that error tells of silence: mpirun waits for ever for what its daemon on a
   /// host that is gone would say of the ranks there.
   double after_silence_s = 0;
+  /// Called where ranks have outlived the death of another one, with how many they are.
+  std::function<void(int)> on_survivors = {};
 };
 
 /// Standard output and error of a supervising process. What it and its children say passes through

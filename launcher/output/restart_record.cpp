@@ -42,17 +42,18 @@ std::optional<RestartFacts> parse_restart_facts(const std::string& text) {
 }
 
 std::string to_words(const RestartRecord& record) {
-  std::string text = fmt::format(
-      "restart {} after {}: {:.1f} s to the first step (ranks ended {:.1f}, pause {:.1f}, start "
-      "{:.1f}, step "
-      "{:.2f})",
-      record.facts.restart,
-      record.facts.fault,
-      record.total_s(),
-      record.end_s,
-      record.pause_s,
-      record.start_s,
-      record.first_step_s);
+  const RestartFacts& facts = record.facts;
+  std::string text = fmt::format("restart {} ", facts.restart);
+  if (facts.survivors > 0)
+    text += fmt::format("in the {} process{} that {} left ",
+                        facts.survivors,
+                        facts.survivors == 1 ? "" : "es",
+                        facts.survivors == 1 ? "is" : "are");
+  text += fmt::format("after {}: {:.1f} s to the first step ", facts.fault, record.total_s());
+  text += facts.survivors > 0
+              ? fmt::format("(agreed {:.1f}, ", record.end_s)
+              : fmt::format("(ranks ended {:.1f}, pause {:.1f}, ", record.end_s, record.pause_s);
+  text += fmt::format("start {:.1f}, step {:.2f})", record.start_s, record.first_step_s);
   if (record.lost_steps >= 0) text += fmt::format(", at least {} steps again", record.lost_steps);
   return text;
 }

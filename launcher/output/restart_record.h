@@ -17,6 +17,9 @@ struct RestartFacts {
   double reported = 0;     ///< when a rank first told of it, or the launcher
   double ended = 0;        ///< when all ranks were gone
   double started = 0;      ///< when these ones were started
+  /// Of ranks that outlived the death of another one: how many they are, and `ended` is when they
+  /// had agreed on that; 0: all were started anew.
+  int survivors = 0;
 };
 
 std::string to_text(const RestartFacts& facts);
@@ -37,7 +40,8 @@ struct RestartRecord {
 };
 
 /// "restart 2 after rank 3 on node7 was ended by signal 9: 1.6 s to the first step (ranks ended
-/// 0.4, pause 0.0, start 1.1, step 0.05), at least 93 steps again"
+/// 0.4, pause 0.0, start 1.1, step 0.05), at least 93 steps again"; of survivors "restart 2 in 3
+/// processes that are left after ...: 0.2 s to the first step (agreed 0.1, start 0.1, step 0.02)".
 std::string to_words(const RestartRecord& record);
 
 /// Seconds since 1970.

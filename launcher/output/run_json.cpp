@@ -91,6 +91,7 @@ std::string to_json(const RestartRecord& record) {
                       {"fault", record.facts.fault},
                       {"exit_code", std::int64_t(record.facts.exit_code)},
                       {"restart", std::int64_t(record.facts.restart)},
+                      {"survivors", std::int64_t(record.facts.survivors)},
                       {"reported", record.facts.reported},
                       {"lost_steps", record.lost_steps},
                       {"end_s", record.end_s},

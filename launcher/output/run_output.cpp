@@ -151,8 +151,10 @@ void RunOutput::observe(Trainer& trainer) {
     tensorboard_.emplace(folder_.file("tensorboard"), hyper_parameters(settings_.flags));
     trainer.add_observer(*tensorboard_);
   }
-  if (auto facts = parse_restart_facts(env().restarted.value_or(""))) {
-    recovery_.emplace(std::move(*facts), folder_, console_);
+  const auto facts = settings_.outlived ? settings_.outlived
+                                        : parse_restart_facts(env().restarted.value_or(""));
+  if (facts) {
+    recovery_.emplace(*facts, folder_, console_);
     trainer.add_observer(*recovery_);
   }
   trainer.add_observer(progress_);

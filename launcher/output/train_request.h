@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/output/restart_record.h"
 #include "launcher/settings/train_flags.h"
 #include "lockstep/console.h"
 
@@ -15,6 +17,8 @@ struct TrainRequest {
   std::vector<std::string> arguments;  ///< as typed, for environment.json
   Console::Kind console = Console::Kind::lines;
   std::string notice;  ///< a line to print before the others; may be empty
+  /// The run goes on in this process, which has outlived the death of another rank.
+  std::optional<RestartFacts> outlived = {};
 };
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "parallel/comm/mpi_try.h"
+#include "parallel/comm/mpi_world.h"
 #include "parallel/comm/ranks_per_host.h"
 
 namespace lockstep {
@@ -107,17 +107,6 @@ class MpiRequest final : public CommRequest {
   MpiRequestPool& pool_;
 };
 
-/// The lowest rank that shares memory with this one. Collective.
-int host_of(MPI_Comm comm) {
-  MPI_Comm host = MPI_COMM_NULL;
-  int lowest = 0;
-  LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm, &lowest));
-  LOCKSTEP_MPI_TRY(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, lowest, MPI_INFO_NULL, &host));
-  LOCKSTEP_MPI_TRY(MPI_Bcast(&lowest, 1, MPI_INT, 0, host));
-  LOCKSTEP_MPI_TRY(MPI_Comm_free(&host));
-  return lowest;
-}
-
 class MpiCommunicator final : public Communicator {
  public:
   /// Collective. `host`: equal for ranks of one host. `owned`: freed by
@@ -127,7 +116,7 @@ class MpiCommunicator final : public Communicator {
                   int host,
                   bool owned,
                   const MpiCommunicator* split_from = nullptr)
-      : comm_(comm), exchange_(exchange), host_(host), owned_(owned) {
+      : comm_(comm), revocable_(comm), exchange_(exchange), host_(host), owned_(owned) {
     LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     LOCKSTEP_MPI_TRY(MPI_Comm_rank(comm_, &rank_));
     LOCKSTEP_MPI_TRY(MPI_Comm_size(comm_, &size_));
@@ -355,6 +344,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   MPI_Comm comm_;
+  RevocableComm revocable_;
   MpiExchange exchange_;
   int host_;
   bool owned_;
@@ -369,8 +359,7 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&, MpiExchange exchange) {
-  static const int host = host_of(MPI_COMM_WORLD);  // it stays the same, and costs a split
-  return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, exchange, host, false);
+  return std::make_unique<MpiCommunicator>(mpi_world(), exchange, lowest_rank_on_host(), false);
 }
 
 }  // namespace lockstep

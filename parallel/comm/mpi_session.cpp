@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/base/check.h"
-#include "parallel/comm/mpi_try.h"
+#include "parallel/comm/mpi_world.h"
 
 #if __has_include(<mpi-ext.h>)  // Open MPI's, which wants to come after mpi.h
 #include <mpi-ext.h>
@@ -30,6 +30,9 @@ constexpr const char* kTcpSends = "send,inplace";
 constexpr const char* kTransportVariable = "OMPI_MCA_btl";
 constexpr const char* kNoNetwork = "^tcp,ofi";
 
+/// A session initialised MPI: the last one finalises it.
+bool initialised_here = false;
+
 /// Whether the launcher started all ranks on this host.
 bool on_one_host() {
   const auto value = [](const char* name) {
@@ -44,6 +47,7 @@ bool on_one_host() {
 }  // namespace
 
 void throw_mpi_error(int code, const char* call) {
+  if (tells_of_a_death(code)) revoke_all();
   char text[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
   MPI_Error_string(code, text, &length);
@@ -96,17 +100,22 @@ MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
     LOCKSTEP_CHECK(
         code == MPI_SUCCESS, EnvironmentError, "MPI_Init_thread failed with code {}", code);
-    owner_ = true;
+    initialised_here = true;
   }
   MPI_Query_thread(&provided);
   LOCKSTEP_CHECK(provided >= MPI_THREAD_FUNNELED,
                  EnvironmentError,
                  "MPI runs without threads: it must be initialised with MPI_THREAD_FUNNELED");
-  LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(mpi_world(), MPI_ERRORS_RETURN));
 }
 
 MpiSession::~MpiSession() {
-  if (owner_ && running() && std::uncaught_exceptions() <= exceptions_) MPI_Finalize();
+  if (!initialised_here || !running() || std::uncaught_exceptions() > exceptions_) return;
+  // Open MPI 5.0.7 sometimes waits in MPI_Finalize for the rank that died.
+  if (place_after_shrink())
+    MPI_Barrier(mpi_world());
+  else
+    MPI_Finalize();
 }
 
 }  // namespace lockstep

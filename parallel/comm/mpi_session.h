@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 namespace lockstep {
 
 /// Holds MPI initialised. Idempotent: where MPI already runs, the session uses it and leaves it
@@ -16,9 +18,10 @@ namespace lockstep {
 /// so that a setting there counts for neither variable; one in openmpi-mca-params-override.conf
 /// does. Other MPIs look at neither.
 ///
-/// The destructor finalises only what the constructor initialised, and not while an exception is in
+/// The destructor finalises only what a constructor of this process initialised, and not while an exception is in
 /// flight: peers may never reach their side of it, and the launcher ends the job when this process
-/// exits. No Communicator may be used afterwards.
+/// exits. After shrink() the ranks wait for each other instead, and exit. No Communicator may be used
+/// afterwards.
 class MpiSession {
  public:
   /// Throws EnvironmentError: MPI is already finalised, refuses to start, or is not built in.
@@ -40,8 +43,21 @@ class MpiSession {
   /// nothing.
   static bool reaches_gpus();
 
+  /// Whether this MPI has ULFM (User-Level Failure Mitigation, Bland et al. 2013; Open MPI from 5.0
+  /// on), with which ranks outlive the death of another one, if mpirun was told so (--with-ft ulfm).
+  static bool has_ulfm();
+  /// A message has failed because a rank died. Until shrink(), no other one arrives.
+  static bool lost_rank();
+  /// make_mpi_communicator() then is of the ranks that are left, in their order. Collective over
+  /// these (MPIX_Comm_shrink); what was made before is to be destroyed. Throws CommError.
+  static void shrink();
+  struct Place {
+    int rank = 0, size = 1;
+  };
+  /// What this process is since shrink(), whatever its launcher says; nothing before.
+  static std::optional<Place> place_after_shrink();
+
  private:
-  [[maybe_unused]] bool owner_ = false;
   [[maybe_unused]] int exceptions_ = 0;  // in flight when the session began
 };
 

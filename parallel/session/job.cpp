@@ -88,6 +88,12 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   s.join_s = limits.join_s;
   const VariableMap variables = process_variables();
   s.discovery = discover_rank(variables);
+  if (const auto place = MpiSession::place_after_shrink()) {  // see Note [Survivors]
+    s.discovery.rank = place->rank;
+    s.discovery.size = place->size;
+    s.discovery.local_rank = -1;
+    s.discovery.source += ", before a rank died";
+  }
   set_cuda_variables();
   MpiSession::set_variables();
   const bool apart = env().nccl == "shared";
@@ -101,6 +107,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   const bool launched = s.discovery.launched_by == LaunchedBy::mpi ||
                         s.discovery.launched_by == LaunchedBy::slurm_only;
   if (s.discovery.size == 1) {
+    if (MpiSession::running()) s.mpi.emplace();  // for its end
     s.plain = std::make_unique<SelfCommunicator>();
     s.communicator = std::make_unique<SelfCommunicator>();
     s.watch(position(), limits, launched);

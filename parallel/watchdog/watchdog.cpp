@@ -97,6 +97,18 @@ class Watchdog::State final : public watch::PeerListener {
     announced_.wait_for(lock, std::chrono::seconds(1), [&] { return !announcement_.has_value(); });
   }
 
+  void outlive_deaths(double patience_s) {
+    patience_s_ = patience_s;
+    peers_.wake();
+  }
+
+  std::optional<FaultRecord> await_death(double seconds) {
+    std::unique_lock lock(mutex_);
+    const std::chrono::duration<double> longest(seconds);
+    announced_.wait_for(lock, longest, [&] { return death_.has_value(); });
+    return death_;
+  }
+
  private:
   void start() {
     thread_ = start_signal_masked_thread([this] { run(); });
@@ -181,6 +193,7 @@ class Watchdog::State final : public watch::PeerListener {
       next_beat = time + kBeatSeconds;
       beat(time);
     }
+    if (death_ && (time >= end_at_ || patience_s_ == 0)) end(*death_, false, true, -1);
     // Judging takes time for each rank: not at every message of every rank.
     if (spoken_ || alone_ || (!beats && !node_.judges_soon())) return;
     // As of then: where all ranks were stopped since, no rank would know of it yet.
@@ -308,18 +321,39 @@ class Watchdog::State final : public watch::PeerListener {
     record.cause = "the launcher of this rank is gone";
     record.hint = name_parameters(
         "mpirun or srun ended or was killed; start the run again, with `resume` auto");
-    leave(record, peers_.rank() == 0, peers_.rank() == 0, -1);
+    end(record, peers_.rank() == 0, peers_.rank() == 0, -1);
+  }
+
+  void leave(const FaultRecord& record,
+             bool reports,
+             bool said,
+             int from,
+             std::optional<std::chrono::duration<double>> pause = {}) {
+    if (patience_s_ > 0 && record.cause == kDiedWithoutAWord) return outlive(record, reports, said, from);
+    end(record, reports, said, from, pause);
+  }
+
+  /// The training thread finds out by itself, from MPI.
+  void outlive(const FaultRecord& record, bool reports, bool said, int from) {
+    spoken_ = true;
+    peers_.send_to_all(Kind::record, watch::pack(record, said), from);
+    peers_.flush();
+    if (failure_handler_) failure_handler_(record, reports);
+    end_at_ = now() + patience_s_;
+    const std::lock_guard lock(mutex_);
+    death_ = record;
+    announced_.notify_all();
   }
 
   /// Whatever hangs from here on, a full pipe or a dead file system, the process ends. The record
   /// goes to all neighbours but the one that has sent it, and with it whether the screen has it. A
   /// frozen parent that is woken to be killed has to know as well. `pause` where it is this rank's
   /// own verdict, which above rank 0 is of its parent.
-  [[noreturn]] void leave(const FaultRecord& record,
-                          bool reports,
-                          bool said,
-                          int from,
-                          std::optional<std::chrono::duration<double>> pause = {}) {
+  [[noreturn]] void end(const FaultRecord& record,
+                        bool reports,
+                        bool said,
+                        int from,
+                        std::optional<std::chrono::duration<double>> pause = {}) {
     const int exit_code = record.exit_code;
     const auto start = std::chrono::steady_clock::now();
     try {
@@ -366,10 +400,13 @@ class Watchdog::State final : public watch::PeerListener {
   bool spoken_ = false;             // this rank ends, and has said why
   std::atomic<bool> alone_{false};  // watches its launcher only
   std::atomic<bool> watching_{false}, stopping_{false}, after_error_{false};
+  std::atomic<double> patience_s_{0};  // outlive_deaths()
+  double end_at_ = 0;                  // where there is a death_
 
   std::mutex mutex_;
   std::condition_variable announced_;
   std::optional<watch::PackedRecord> announcement_;
+  std::optional<FaultRecord> death_;  // written by the watchdog's thread alone
   std::thread thread_;
 };
 
@@ -392,5 +429,9 @@ Watchdog::~Watchdog() = default;
 
 const std::string& Watchdog::blindness() const { return state_->blindness(); }
 void Watchdog::announce(const FaultRecord& record) { state_->announce(record); }
+void Watchdog::outlive_deaths(double patience_s) { state_->outlive_deaths(patience_s); }
+std::optional<FaultRecord> Watchdog::await_death(double seconds) {
+  return state_->await_death(seconds);
+}
 
 }  // namespace lockstep

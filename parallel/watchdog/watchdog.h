@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,13 @@ class Watchdog {
   /// This rank has met an error, has reported it, and ends: the others end with the same exit
   /// code, naming it in their logs, instead of taking it for dead. Returns once that is sent.
   void announce(const FaultRecord& record);
+
+  /// From now on a rank that died ends no other one: `failure_handler` is called as ever, and then
+  /// this process has `patience_s` to destroy the Watchdog, before it is ended after all. Once, as
+  /// from then on no rank is watched. 0: it ends the others again, also one that died before.
+  void outlive_deaths(double patience_s);
+  /// The record of such a death, waited for until `seconds` have passed.
+  std::optional<FaultRecord> await_death(double seconds);
 
  private:
   class State;

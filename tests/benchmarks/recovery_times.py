@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a supervised run takes from the death of a rank to the next step, and what it loses.
 
-recovery_times.py [--program FILE] [--ranks N] [--kills N] [--seed S] [--snapshot-every TIME] [train flags...]
+recovery_times.py [--program FILE] [--ranks N] [--survivors] [--kills N] [--seed S] [--snapshot-every TIME]
+                  [train flags...]
 
 Starts `lockstep run` of a small mlp (or of what the flags say), kills a random rank at a random moment with SIGKILL,
-waits until training continues, and does that again. Prints the median and the worst of each phase:
+waits until training continues, and does that again. With --survivors the ranks outlive each other (Open MPI 5), and all
+are started again before the next kill. Prints the median and the worst of each phase:
   detect    seconds from the signal until the supervisor passes on that a rank was ended
-  end       until it starts ranks again: the others have ended
+  end       until it starts ranks again: the others have ended; of survivors: until they agree on who is left
   start     until rank 0 says what it resumes from: processes, MPI, data, the snapshot
   step      until the first step after that is logged
   total     of these four
@@ -53,7 +55,10 @@ def ranks_of(out):
 class Run:
     def __init__(self, options, out, steps, *flags, inside=()):
         """`inside`: words that start the command on a host."""
-        command = [*inside, options.program, "run", f"--ranks={options.ranks}", f"--out={out}", f"--steps={steps}", "--log-every=1",
+        ranks = [f"--ranks={options.ranks}"]
+        if getattr(options, "survivors", False):
+            ranks = [f"--ranks=1:{options.ranks}", f"--hosts=localhost:{options.ranks}"]
+        command = [*inside, options.program, "run", *ranks, f"--out={out}", f"--steps={steps}", "--log-every=1",
                    "--eval-every=0", "--checkpoint-every=1000h", f"--snapshot-every={options.snapshot_every}",
                    "--noise-scale-every=0", "--tensorboard=off", "--max-restarts=1000", "--backoff=0", *(options.flags or MLP), *flags]
         self.process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -95,9 +100,11 @@ def kill_once(run, out, dice):
     step = run.newest_step()
     killed = time.monotonic()
     os.kill(victim, signal.SIGKILL)
-    started, _ = run.await_line(r"lockstep run: starting", killed)
+    started, how = run.await_line(r"lockstep run: starting|ranks are left, and continue", killed)
     resumed_at, resumed = run.await_line(r"resume .* (\d+) steps done|step 1/", started)  # or from the beginning
     continued, _ = run.await_line(r"step (\d+)/", resumed_at)
+    if "left" in how[0]:
+        run.await_line(r"step (\d+)/", run.await_line(r"lockstep run: starting", continued)[0])
     moments = [killed, run.await_line(r"died without a word|was ended by signal 9", killed)[0], started, resumed_at, continued]
     seconds = [b - a for a, b in zip(moments, moments[1:])]
     return dict(zip(PHASES, [*seconds, moments[-1] - killed, max(0, step - int(resumed[1] or 0))]))
@@ -133,6 +140,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=PROJECT / "build/release/lockstep")
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--survivors", action="store_true")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--snapshot-every", default="auto")

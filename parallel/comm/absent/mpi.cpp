@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of mpi_session.cpp and mpi_communicator.cpp where LOCKSTEP_MPI is off: one rank runs as
+// In place of mpi_session.cpp, mpi_world.cpp and mpi_communicator.cpp where LOCKSTEP_MPI is off: one rank runs as
 // ever, and several get an error that says why.
 #include "lockstep/error.h"
 #include "parallel/comm/mpi_communicator.h"
@@ -23,6 +23,10 @@ bool MpiSession::built_in() { return false; }
 bool MpiSession::is_open_mpi() { return false; }
 bool MpiSession::running() { return false; }
 bool MpiSession::reaches_gpus() { return false; }
+bool MpiSession::has_ulfm() { return false; }
+bool MpiSession::lost_rank() { return false; }
+void MpiSession::shrink() { refuse(); }
+std::optional<MpiSession::Place> MpiSession::place_after_shrink() { return std::nullopt; }
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&, MpiExchange) { refuse(); }
 

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/session/survivors.h"
+
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <fmt/format.h>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include "core/base/check.h"
+#include "core/base/env.h"
+#include "core/base/signal_masked_thread.h"
+#include "parallel/comm/mpi_session.h"
+#include "parallel/session/error_report.h"
+#include "parallel/session/job_internals.h"
+#include "parallel/watchdog/watchdog.h"
+
+namespace lockstep {
+namespace {
+
+/// The longest step that may be under way, and what the watchdogs take.
+constexpr double kToNoticeSeconds = 30, kForRecordSeconds = 1;
+constexpr std::chrono::seconds kToShrink{10};
+
+/// Ends this process with `exit_code` unless it is destroyed in time.
+class EndsUnlessDone {
+ public:
+  EndsUnlessDone(std::chrono::seconds time, int exit_code)
+      : thread_(start_signal_masked_thread([this, time, exit_code] {
+          std::unique_lock lock(mutex_);
+          if (!changed_.wait_for(lock, time, [this] { return done_; })) _exit(exit_code);
+        })) {}
+  ~EndsUnlessDone() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  EndsUnlessDone(const EndsUnlessDone&) = delete;
+  EndsUnlessDone& operator=(const EndsUnlessDone&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::optional<SurvivorTerms> survivor_terms() {
+  if (!env().survivors || !MpiSession::has_ulfm()) return std::nullopt;
+  const std::string& text = *env().survivors;
+  SurvivorTerms terms;
+  const char* const end = text.data() + text.size();
+  const auto min = std::from_chars(text.data(), end, terms.min_ranks);
+  const bool both = min.ec == std::errc() && min.ptr != end && *min.ptr == ':';
+  const auto restarts = both ? std::from_chars(min.ptr + 1, end, terms.restarts) : min;
+  LOCKSTEP_CHECK(both && restarts.ec == std::errc() && restarts.ptr == end && terms.min_ranks > 0,
+                 ConfigError,
+                 "LOCKSTEP_SURVIVORS is '{}': expected ranks:restarts, as lockstep run sets it",
+                 text);
+  return terms;
+}
+
+void outlive_deaths(Job& job) {
+  const JobInternals inside = JobInternals::of(job);
+  if (survivor_terms() && job.size() > 1 && !job.gpu() && inside.watchdog.blindness().empty())
+    inside.watchdog.outlive_deaths(kToNoticeSeconds);
+}
+
+void end_with_deaths(Job& job) { JobInternals::of(job).watchdog.outlive_deaths(0); }
+
+std::optional<RankDeath> outlived_death(Job& job) {
+  const auto terms = survivor_terms();
+  if (!terms || !MpiSession::lost_rank() || job.size() <= terms->min_ranks) return std::nullopt;
+  auto record = JobInternals::of(job).watchdog.await_death(kForRecordSeconds);
+  if (!record) return std::nullopt;
+  return RankDeath{
+      .record = std::move(*record), .step = job.position().read().step, .ranks = job.size()};
+}
+
+int shrink_to_survivors(const RankDeath& death) {
+  const int exit_code = death.record.exit_code;
+  const EndsUnlessDone limit(kToShrink, exit_code);
+  try {
+    MpiSession::shrink();
+    const MpiSession::Place place = MpiSession::place_after_shrink().value();
+    if (place.size < survivor_terms().value().min_ranks) _exit(exit_code);
+    if (place.rank == 0)
+      print_warning(fmt::format("{} of {} ranks are left, and continue", place.size, death.ranks),
+                    0);
+    return place.size;
+  } catch (const Error& error) {
+    print_warning(error.what(), death.record.seen_by);
+    _exit(exit_code);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/job.h"
+#include "parallel/watchdog/fault_record.h"
+
+namespace lockstep {
+
+/// Note [Survivors]. Where MPI has ULFM and `lockstep run` allows it (LOCKSTEP_SURVIVORS), the death
+/// of a rank does not end the others. They find out in two ways: a message fails, and the rank that
+/// notices first revokes all communicators, so that the messages of the others fail as well; and the
+/// watchdogs come to their record. The exception of the message destroys all that was made of the
+/// job, the Job last. Then the ranks that are left make the world smaller, and each begins its run
+/// again in the same process, from the newest snapshot, as a restarted one would. What goes wrong on
+/// this way ends the ranks, and `lockstep run` starts them anew.
+///
+/// Only a rank that died, on processors: NCCL would wait for it on the device, and a rank that is
+/// frozen may wake.
+struct SurvivorTerms {
+  int min_ranks = 1;  ///< with fewer the ranks end
+  int restarts = 0;   ///< of the run, before this process was started
+};
+/// What LOCKSTEP_SURVIVORS says; nothing where ranks do not outlive a death.
+std::optional<SurvivorTerms> survivor_terms();
+
+/// From now on, where survivor_terms() are there: a run has begun that can be begun again.
+void outlive_deaths(Job& job);
+/// From now on a death ends all ranks: the run has ended, and ranks leave MPI.
+void end_with_deaths(Job& job);
+
+/// The death of a rank that this one is to outlive.
+struct RankDeath {
+  FaultRecord record;
+  std::int64_t step = 0;  ///< that this rank was computing, from 1
+  int ranks = 0;          ///< before
+};
+/// To be called where an exception has come out of the run, with the Job still there. Nothing: the
+/// exception is about something else, or this rank is to end with it.
+std::optional<RankDeath> outlived_death(Job& job);
+
+/// Collective over the ranks that are left, without a Job. Returns how many. Where that takes more
+/// than some seconds, or they are fewer than min_ranks, this process ends with the record's exit
+/// code.
+int shrink_to_survivors(const RankDeath& death);
+
+}  // namespace lockstep
