@@ -11,7 +11,6 @@
 #include "core/base/text/number_format.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/run_snapshots.h"
-#include "launcher/launch/host_probe.h"
 #include "launcher/launch/launch_plan.h"
 #include "launcher/launch/launch_site.h"
 #include "launcher/launch/process_limits.h"
@@ -31,7 +30,6 @@
 #include "lockstep/console.h"
 #include "lockstep/error.h"
 #include "parallel/batch/batch_plan.h"
-#include "parallel/comm/mpi_session.h"
 
 namespace lockstep {
 namespace {
@@ -230,7 +228,7 @@ class Run {
     // is to hand on.
     child.variables["LOCKSTEP_RESTARTED"] = starts_ == 1 ? "" : moved_ ? "moved" : to_text(facts_);
     regrowth_.begin(ranks_, seconds_since(begun_));
-    site_.survivors = may_outlive();
+    site_.survivors = may_outlive(flags_, site_, launcher_, ranks_);
     if (site_.survivors) let_survive(child);
     if (site_.survivors || hosts_.watched())
       child.is_to_move = [this] {
@@ -258,14 +256,6 @@ class Run {
     const Ending ending = supervise(child, signals_, output_);
     if (child.variables["LOCKSTEP_STARTED"] == "terminal") output_.out().pass("\r\033[K");
     return ending;
-  }
-
-  /// Whether ranks of this host may go on without one that died: see Note [Survivors].
-  bool may_outlive() const {
-    return launcher_ == Launcher::mpirun && site_.open_mpi >= 5 && MpiSession::has_ulfm() &&
-           !site_.slurm_allocation && site_.gpus == 0 && flags_.rank_range &&
-           ranks_ > flags_.rank_range->min &&
-           std::ranges::all_of(site_.hosts, is_this_host, &Host::name);
   }
 
   void let_survive(ChildPlan& child) {

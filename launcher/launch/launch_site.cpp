@@ -7,9 +7,11 @@
 
 #include "core/base/check.h"
 #include "core/base/env.h"
+#include "launcher/launch/host_probe.h"
 #include "launcher/launch/mpirun_version.h"
 #include "launcher/processes/program_path.h"
 #include "launcher/processes/shell_text.h"
+#include "parallel/comm/mpi_session.h"
 #include "parallel/session/device_choice.h"
 #include "parallel/session/rank_discovery.h"
 
@@ -90,9 +92,17 @@ LaunchSite launch_site(const RunFlags& flags) {
     // The Python environment may hold NVIDIA's libraries.
     if (name.starts_with("LOCKSTEP_") || name == "VIRTUAL_ENV" || name == "CONDA_PREFIX")
       site.carried_variables.push_back(name);
-  site.carried_variables.insert(site.carried_variables.end(),
-                                {"LOCKSTEP_STARTED", "LOCKSTEP_RESTARTED", "LOCKSTEP_SNAPSHOTS"});
+  site.carried_variables.insert(
+      site.carried_variables.end(),
+      {"LOCKSTEP_STARTED", "LOCKSTEP_RESTARTED", "LOCKSTEP_SNAPSHOTS", "LOCKSTEP_SURVIVORS"});
   return site;
+}
+
+bool may_outlive(const RunFlags& flags, const LaunchSite& site, Launcher launcher, int ranks) {
+  return launcher == Launcher::mpirun && site.open_mpi >= 5 && MpiSession::has_ulfm() &&
+         !site.slurm_allocation && site.gpus == 0 && flags.rank_range &&
+         ranks > flags.rank_range->min &&
+         std::ranges::all_of(site.hosts, is_this_host, &Host::name);
 }
 
 }  // namespace lockstep

@@ -14,4 +14,9 @@ LaunchSite launch_site(const RunFlags& flags);
 /// neither. Throws EnvironmentError: it is not installed; ConfigError: --hosts under srun.
 Launcher choose_launcher(const RunFlags& flags, const LaunchSite& site, int ranks);
 
+/// Whether ranks are to outlive the death of another one (LaunchSite::survivors): --ranks MIN:MAX
+/// allows fewer, they compute on this host's processors, and this MPI has ULFM, which is Open MPI's
+/// from version 5 on.
+bool may_outlive(const RunFlags& flags, const LaunchSite& site, Launcher launcher, int ranks);
+
 }  // namespace lockstep

@@ -119,7 +119,8 @@ void ErrorOutput::read_line(const std::string& line) {
     hint_follows_ = false;
     if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);
   }
-  static const std::regex kSurvivors("^\\[rank 0 [^\\]]*\\] warning: (\\d{1,6}) of \\d+ ranks are left");
+  static const std::regex kSurvivors(
+      "^\\[rank 0 [^\\]]*\\] warning: (\\d{1,6}) of \\d+ ranks are left");
   std::smatch found;
   if (std::regex_search(line, found, kSurvivors)) {
     survivors_ = std::stoi(found.str(1));

@@ -8,8 +8,8 @@ namespace lockstep {
 /// When ranks that outlived the death of others are to start again as many as before. Fewer ranks
 /// lose time, about the share of them that is missing; to start all again costs what the last start
 /// took until it trained. Once the one has come to the other, it is time: whenever the next fault
-/// comes, that costs at most twice of what the better of the two would have (the rule of ski rental,
-/// Karlin et al. 1988). All times are seconds of one monotonic clock.
+/// comes, that costs at most twice of what the better of the two would have (the rule of ski
+/// rental, Karlin et al. 1988). All times are seconds of one monotonic clock.
 class Regrowth {
  public:
   /// `ranks` are being started.

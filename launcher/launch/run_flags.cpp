@@ -144,9 +144,10 @@ int ranks_on(const RunFlags& flags, int devices) {
 
 std::vector<std::string> train_arguments(const RunFlags& flags, bool resume) {
   std::vector<std::string> result = flags.arguments;
-  const bool says_where_from = std::ranges::any_of(flags.arguments, [](const std::string& argument) {
-    return is_flag(argument, "--force") || is_flag(argument, "--resume");
-  });
+  const bool says_where_from =
+      std::ranges::any_of(flags.arguments, [](const std::string& argument) {
+        return is_flag(argument, "--force") || is_flag(argument, "--resume");
+      });
   if (resume)
     result = resuming_arguments(flags.arguments, flags.train.out);
   else if (!says_where_from)

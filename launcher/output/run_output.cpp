@@ -151,8 +151,8 @@ void RunOutput::observe(Trainer& trainer) {
     tensorboard_.emplace(folder_.file("tensorboard"), hyper_parameters(settings_.flags));
     trainer.add_observer(*tensorboard_);
   }
-  const auto facts = settings_.outlived ? settings_.outlived
-                                        : parse_restart_facts(env().restarted.value_or(""));
+  const auto facts =
+      settings_.outlived ? settings_.outlived : parse_restart_facts(env().restarted.value_or(""));
   if (facts) {
     recovery_.emplace(*facts, folder_, console_);
     trainer.add_observer(*recovery_);

@@ -18,10 +18,10 @@ namespace lockstep {
 /// so that a setting there counts for neither variable; one in openmpi-mca-params-override.conf
 /// does. Other MPIs look at neither.
 ///
-/// The destructor finalises only what a constructor of this process initialised, and not while an exception is in
-/// flight: peers may never reach their side of it, and the launcher ends the job when this process
-/// exits. After shrink() the ranks wait for each other instead, and exit. No Communicator may be used
-/// afterwards.
+/// The destructor finalises only what a constructor of this process initialised, and not while an
+/// exception is in flight: peers may never reach their side of it, and the launcher ends the job
+/// when this process exits. After shrink() the ranks wait for each other instead, and exit. No
+/// Communicator may be used afterwards.
 class MpiSession {
  public:
   /// Throws EnvironmentError: MPI is already finalised, refuses to start, or is not built in.
@@ -44,7 +44,8 @@ class MpiSession {
   static bool reaches_gpus();
 
   /// Whether this MPI has ULFM (User-Level Failure Mitigation, Bland et al. 2013; Open MPI from 5.0
-  /// on), with which ranks outlive the death of another one, if mpirun was told so (--with-ft ulfm).
+  /// on), with which ranks outlive the death of another one, if mpirun was told so (--with-ft
+  /// ulfm).
   static bool has_ulfm();
   /// A message has failed because a rank died. Until shrink(), no other one arrives.
   static bool lost_rank();

@@ -329,7 +329,8 @@ class Watchdog::State final : public watch::PeerListener {
              bool said,
              int from,
              std::optional<std::chrono::duration<double>> pause = {}) {
-    if (patience_s_ > 0 && record.cause == kDiedWithoutAWord) return outlive(record, reports, said, from);
+    if (patience_s_ > 0 && record.cause == kDiedWithoutAWord)
+      return outlive(record, reports, said, from);
     end(record, reports, said, from, pause);
   }
 

@@ -145,6 +145,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--snapshot-every", default="auto")
     options, options.flags = parser.parse_known_args()
+    if options.survivors:  # as with mpirun --oversubscribe, which knows that ranks share cores
+        ENVIRONMENT["OMPI_MCA_mpi_yield_when_idle"] = "1"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     dice = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="lockstep-recovery-") as folder:

@@ -122,6 +122,23 @@ TEST(ErrorOutput, OfADeathTheLauncherKnowsTheSignal) {
   EXPECT_EQ(another.fault().hint, "look at dmesg");
 }
 
+TEST(ErrorOutput, WhatRanksHaveOutlivedIsNoReasonOfTheEnd) {
+  const std::string death = "[rank 1 vm] error: the process died without a word\n";
+  const std::string left = "[rank 0 vm] warning: 3 of 4 ranks are left, and continue\n";
+  ErrorOutput output;
+  EXPECT_EQ(shown_of(output, "NBC_Progress: an error 75 was found\n" + death + left), death + left);
+  EXPECT_EQ(output.survivors(), 3);
+  EXPECT_FALSE(output.reports());
+  EXPECT_EQ(output.fault().text, "");
+  EXPECT_EQ(output.fault().step, -1);
+  shown_of(output, "[rank 2 vm] error: no such file\n");
+  EXPECT_EQ(output.fault().text, "[rank 2 vm] error: no such file");
+  ErrorOutput another;  // of whatever else says so
+  shown_of(another, death + "[rank 1 vm] warning: 3 of 4 ranks are left, and continue\n");
+  EXPECT_EQ(another.survivors(), 0);
+  EXPECT_TRUE(another.failed());
+}
+
 TEST(ErrorOutput, SrunNamesTasks) {
   ErrorOutput output;
   shown_of(output, "srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Terminated\n");

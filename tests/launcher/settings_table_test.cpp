@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "core/optim/optimizer.h"
 #include "launcher/settings/config_file.h"
 #include "launcher/settings/flags.h"
 #include "launcher/settings/table/setting.h"

@@ -82,6 +82,64 @@ TEST(Watchdog, ADeadRankEndsTheOthersWithinTwoSeconds) {
   }
 }
 
+/// A rank that outlives a death: ends with 40 + the rank that died, once it has its record.
+int outlive(ForkedCommunicator& world, SharedMemory& memory, double patience_s) {
+  Position position;
+  position.enter(RunStage::training);
+  Watchdog watchdog(world, position, failure_handler(memory));
+  watchdog.outlive_deaths(patience_s);
+  ++memory.flags[kReady];
+  while (memory.flags[kStop] == 0) std::this_thread::sleep_for(1ms);
+  const auto record = watchdog.await_death(3);
+  if (patience_s < 3) std::this_thread::sleep_for(5s);
+  return record ? 40 + record->rank : 1;
+}
+
+TEST(Watchdog, RanksOutliveADeathWithItsRecord) {
+  for (const int dead : {2, 0}) {
+    ForkedRanks ranks(4, [](ForkedCommunicator& world, SharedMemory& memory) {
+      return outlive(world, memory, 30);
+    });
+    ranks.await(kReady, 4);
+    ranks.signal(dead, SIGKILL);
+    ranks.memory().flags[kStop] = 1;
+    const Endings endings = ranks.wait(5);
+    for (int r = 0; r < 4; ++r)
+      EXPECT_EQ(endings[std::size_t(r)], r == dead ? 1000 + SIGKILL : 40 + dead) << "rank " << r;
+    EXPECT_EQ(ranks.memory().flags[kRecords], 3);
+    EXPECT_EQ(ranks.memory().flags[kSpoken], 1);
+  }
+}
+
+TEST(Watchdog, ARankThatDoesNotNoticeADeathInTimeEndsWithIt) {
+  ForkedRanks ranks(2, [](ForkedCommunicator& world, SharedMemory& memory) {
+    return outlive(world, memory, 0.5);
+  });
+  ranks.await(kReady, 2);
+  ranks.signal(1, SIGKILL);
+  ranks.memory().flags[kStop] = 1;
+  EXPECT_THAT(ranks.wait(5), ElementsAre(5, 1000 + SIGKILL));
+}
+
+TEST(Watchdog, AfterTheRunADeathEndsTheOthersAgain) {
+  ForkedRanks ranks(2, [](ForkedCommunicator& world, SharedMemory& memory) {
+    Position position;
+    position.enter(RunStage::training);
+    Watchdog watchdog(world, position, failure_handler(memory));
+    watchdog.outlive_deaths(30);
+    ++memory.flags[kReady];
+    while (memory.flags[kStop] == 0) std::this_thread::sleep_for(1ms);
+    (void)watchdog.await_death(3);
+    watchdog.outlive_deaths(0);
+    std::this_thread::sleep_for(10s);
+    return 0;
+  });
+  ranks.await(kReady, 2);
+  ranks.signal(0, SIGKILL);
+  ranks.memory().flags[kStop] = 1;
+  EXPECT_THAT(ranks.wait(5), ElementsAre(1000 + SIGKILL, 5));
+}
+
 TEST(Watchdog, AnEarlyExitIsADeath) {
   ForkedRanks ranks(2, [](ForkedCommunicator& world, SharedMemory& memory) {
     if (world.rank() == 0) return work(world, memory, {});

@@ -27,4 +27,4 @@ run ops '^$' --label-regex '^cpu$'
 run parallel '^$' --label-regex '^mpi$'
 run launcher '^launcher\.'
 # Not Supervised, of which one test fails with Open MPI 5: docs/systems.md.
-run launcher '^$' --tests-regex '^launcher\.(BadUsage|Versions|Ranks|ResumedRanks|SelfStarted|ReadersOfRanks)$'
+run launcher '^$' --tests-regex '^launcher\.(BadUsage|Versions|Ranks|ResumedRanks|SelfStarted|Survivors|ReadersOfRanks)$'

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of mpi_session.cpp, mpi_world.cpp and mpi_communicator.cpp where LOCKSTEP_MPI is off: one rank runs as
-// ever, and several get an error that says why.
+// In place of mpi_session.cpp, mpi_world.cpp and mpi_communicator.cpp where LOCKSTEP_MPI is off:
+// one rank runs as ever, and several get an error that says why.
 #include "lockstep/error.h"
 #include "parallel/comm/mpi_communicator.h"
 

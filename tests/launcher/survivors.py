@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of `lockstep run` that outlive the death of another one, where MPI has ULFM (Open MPI 5). Where it has not, the
+same runs start all ranks again, and come to the same weights.
+
+survivors.py PROGRAM Survivors
+"""
+import json
+import os
+import shutil
+import signal
+
+from elastic import ElasticTest
+from program_test import main
+
+
+class Survivors(ElasticTest):
+    def setUp(self):
+        super().setUp()
+        self.outlive = False
+        if shutil.which("ompi_info"):
+            info = self.run_command(["ompi_info"]).stdout
+            self.outlive = "ftmpi" in info and "Open MPI: 4" not in info
+
+    def kill(self, *victims, start=1, ranks="1:4"):
+        """A run on four ranks, some of which are killed by their number. Returns it and its processes before."""
+        process = self.start_elastic(ranks, "--hosts=localhost:4", "--snapshot-every=0.05s")
+        self.await_training(start)
+        pids = self.by_rank(self.await_ranks(4))
+        self.await_text("step 100/")
+        for victim in victims:
+            os.kill(pids[victim], signal.SIGKILL)
+        return process, pids
+
+    @staticmethod
+    def by_rank(pids):
+        def rank(pid):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return int(dict(v.split(b"=", 1) for v in file.read().split(b"\0") if b"=" in v)[b"OMPI_COMM_WORLD_RANK"])
+        return sorted(pids, key=rank)
+
+    def faults(self):
+        lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+        return [(line["restart"], line["survivors"]) for line in lines if "fault" in line]
+
+    def continue_on_all(self, process):
+        """Until all ranks train again, then to the end."""
+        self.await_text("starting 4 ranks", times=2)
+        self.await_that(lambda: len(self.ranks()) == 4, "not four ranks again")
+        steps = self.texts()[0].count("  loss ")
+        self.await_that(lambda: self.texts()[0].count("  loss ") > steps + 1, "no steps on four ranks")
+        done = self.stop(process)
+        self.expect_bits_of_one_start(done)
+
+    def test_ranks_go_on_without_one_that_died(self):
+        for victim in (2, 0):
+            with self.subTest(victim=victim):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                shutil.rmtree(self.folder / "undisturbed", ignore_errors=True)
+                process, pids = self.kill(victim)
+                self.await_text("restart 1")
+                if self.outlive:
+                    left = sorted(set(pids) - {pids[victim]})
+                    self.await_that(lambda: self.texts()[0].count("(source:") >= 2, "the ranks that are left do not train")
+                    self.assertEqual(self.ranks(), left)
+                    self.assertIn("3 of 4 ranks are left, and continue", self.texts()[1])
+                    self.await_text("3 of 4 ranks are left: they stop with a checkpoint, and all continue")
+                self.continue_on_all(process)
+                self.assertEqual(self.faults(), [(1, 3 if self.outlive else 0)])
+                self.assertIn("1 restarts", self.texts()[0])
+
+    def test_two_that_die_at_once(self):
+        process, _ = self.kill(0, 3)
+        self.continue_on_all(process)
+        self.assertIn(self.faults()[-1], [(1, 2), (2, 2), (2, 0)] if self.outlive else [(1, 0)])
+
+    def test_fewer_than_min_are_started_again(self):
+        process, _ = self.kill(1, ranks="4:4")
+        self.continue_on_all(process)
+        self.assertEqual(self.faults(), [(1, 0)])
+
+
+if __name__ == "__main__":
+    main()
