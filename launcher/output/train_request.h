@@ -17,7 +17,7 @@ struct TrainRequest {
   std::vector<std::string> arguments;  ///< as typed, for environment.json
   Console::Kind console = Console::Kind::lines;
   std::string notice;  ///< a line to print before the others; may be empty
-  /// The run goes on in this process, which has outlived the death of another rank.
+  /// The run continues in this process, which has outlived the death of another rank.
   std::optional<RestartFacts> outlived = {};
 };
 

@@ -87,6 +87,18 @@ bool MpiSession::reaches_gpus() {
 #endif
 }
 
+bool MpiSession::has_ulfm() { return mpi_has_ulfm(); }
+bool MpiSession::lost_rank() { return has_lost_rank(); }
+void MpiSession::shrink() { shrink_mpi_world(); }
+
+std::optional<MpiSession::Place> MpiSession::place_after_shrink() {
+  if (!mpi_world_has_shrunk()) return std::nullopt;
+  Place place;
+  LOCKSTEP_MPI_TRY(MPI_Comm_rank(mpi_world(), &place.rank));
+  LOCKSTEP_MPI_TRY(MPI_Comm_size(mpi_world(), &place.size));
+  return place;
+}
+
 MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
   int finalised = 0;
   MPI_Finalized(&finalised);
@@ -112,7 +124,7 @@ MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
 MpiSession::~MpiSession() {
   if (!initialised_here || !running() || std::uncaught_exceptions() > exceptions_) return;
   // Open MPI 5.0.7 sometimes waits in MPI_Finalize for the rank that died.
-  if (place_after_shrink())
+  if (mpi_world_has_shrunk())
     MPI_Barrier(mpi_world());
   else
     MPI_Finalize();

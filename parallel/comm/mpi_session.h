@@ -44,8 +44,7 @@ class MpiSession {
   static bool reaches_gpus();
 
   /// Whether this MPI has ULFM (User-Level Failure Mitigation, Bland et al. 2013; Open MPI from 5.0
-  /// on), with which ranks outlive the death of another one, if mpirun was told so (--with-ft
-  /// ulfm).
+  /// on), with which ranks outlive the death of another one (mpirun --with-ft ulfm).
   static bool has_ulfm();
   /// A message has failed because a rank died. Until shrink(), no other one arrives.
   static bool lost_rank();

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "parallel/comm/mpi_session.h"
 
 #if __has_include(<mpi-ext.h>)  // Open MPI's, which wants to come after mpi.h
 #include <mpi-ext.h>
@@ -61,11 +60,11 @@ RevocableComm::~RevocableComm() {  // another one may be of the same communicato
   if (const auto own = std::ranges::find(all, comm_); own != all.end()) all.erase(own);
 }
 
-bool MpiSession::lost_rank() { return world().lost_rank; }
+bool has_lost_rank() { return world().lost_rank; }
 
 #if LOCKSTEP_HAS_ULFM
 
-bool MpiSession::has_ulfm() { return true; }
+bool mpi_has_ulfm() { return true; }
 
 bool tells_of_a_death(int code) {
   int kind = MPI_SUCCESS;
@@ -79,7 +78,7 @@ void revoke_all() {
   for (MPI_Comm comm : world().revocable) MPIX_Comm_revoke(comm);
 }
 
-void MpiSession::shrink() {
+void shrink_mpi_world() {
   revoke_all();
   MPI_Comm left = MPI_COMM_NULL;
   LOCKSTEP_MPI_TRY(MPIX_Comm_shrink(mpi_world(), &left));
@@ -92,21 +91,15 @@ void MpiSession::shrink() {
 
 #else
 
-bool MpiSession::has_ulfm() { return false; }
+bool mpi_has_ulfm() { return false; }
 bool tells_of_a_death(int /*code*/) { return false; }
 void revoke_all() {}
-void MpiSession::shrink() {
+void shrink_mpi_world() {
   throw CommError("this MPI has no ULFM, and cannot do without a rank that died");
 }
 
 #endif
 
-std::optional<MpiSession::Place> MpiSession::place_after_shrink() {
-  if (!world().shrunk) return std::nullopt;
-  Place place;
-  LOCKSTEP_MPI_TRY(MPI_Comm_rank(mpi_world(), &place.rank));
-  LOCKSTEP_MPI_TRY(MPI_Comm_size(mpi_world(), &place.size));
-  return place;
-}
+bool mpi_world_has_shrunk() { return world().shrunk; }
 
 }  // namespace lockstep

@@ -31,7 +31,13 @@ class RevocableComm {
 };
 
 /// Revokes every RevocableComm, so that no rank waits in one for a rank that has left it because of
-/// the death (MPIX_Comm_revoke). From here on MpiSession::lost_rank() is true.
+/// the death (MPIX_Comm_revoke). From here on has_lost_rank().
 void revoke_all();
+
+// What MpiSession says of these, for callers that do not speak MPI.
+bool mpi_has_ulfm();
+bool has_lost_rank();
+void shrink_mpi_world();
+bool mpi_world_has_shrunk();
 
 }  // namespace lockstep
