@@ -5,6 +5,7 @@
 #include <exception>
 #include <mpi.h>
 #include <string_view>
+#include <utility>
 
 #include "core/base/check.h"
 #include "parallel/comm/mpi_world.h"
@@ -30,8 +31,8 @@ constexpr const char* kTcpSends = "send,inplace";
 constexpr const char* kTransportVariable = "OMPI_MCA_btl";
 constexpr const char* kNoNetwork = "^tcp,ofi";
 
-/// A session initialised MPI: the last one finalises it.
-bool initialised_here = false;
+/// The session that initialised MPI is gone and has not finalised it: the next one is to.
+bool left_running = false;
 
 /// Whether the launcher started all ranks on this host.
 bool on_one_host() {
@@ -112,8 +113,9 @@ MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
     LOCKSTEP_CHECK(
         code == MPI_SUCCESS, EnvironmentError, "MPI_Init_thread failed with code {}", code);
-    initialised_here = true;
+    owner_ = true;
   }
+  owner_ = owner_ || std::exchange(left_running, false);
   MPI_Query_thread(&provided);
   LOCKSTEP_CHECK(provided >= MPI_THREAD_FUNNELED,
                  EnvironmentError,
@@ -122,7 +124,9 @@ MpiSession::MpiSession() : exceptions_(std::uncaught_exceptions()) {
 }
 
 MpiSession::~MpiSession() {
-  if (!initialised_here || !running() || std::uncaught_exceptions() > exceptions_) return;
+  if (!owner_ || !running()) return;
+  left_running = std::uncaught_exceptions() > exceptions_;
+  if (left_running) return;
   // Open MPI 5.0.7 sometimes waits in MPI_Finalize for the rank that died.
   if (mpi_world_has_shrunk())
     MPI_Barrier(mpi_world());

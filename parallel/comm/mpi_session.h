@@ -18,10 +18,10 @@ namespace lockstep {
 /// so that a setting there counts for neither variable; one in openmpi-mca-params-override.conf
 /// does. Other MPIs look at neither.
 ///
-/// The destructor finalises only what a constructor of this process initialised, and not while an
-/// exception is in flight: peers may never reach their side of it, and the launcher ends the job
-/// when this process exits. After shrink() the ranks wait for each other instead, and exit. No
-/// Communicator may be used afterwards.
+/// The destructor finalises only what the constructor initialised, and not while an exception is in
+/// flight: peers may never reach their side of it, and the launcher ends the job when this process
+/// exits; where another session follows instead, that one does. After shrink() the ranks wait for
+/// each other instead, and exit. No Communicator may be used afterwards.
 class MpiSession {
  public:
   /// Throws EnvironmentError: MPI is already finalised, refuses to start, or is not built in.
@@ -58,6 +58,7 @@ class MpiSession {
   static std::optional<Place> place_after_shrink();
 
  private:
+  [[maybe_unused]] bool owner_ = false;
   [[maybe_unused]] int exceptions_ = 0;  // in flight when the session began
 };
 
