@@ -98,10 +98,11 @@ class Run {
       if (verdict == Verdict::restart && moved_ && !regrew_ && !attempt.trained)
         hosts_.refuse_new(site_.hosts);
       moved_ = verdict == Verdict::move;
-      regrew_ = moved_ && regrowth_.ranks_now() < regrowth_.ranks_before();
       if (verdict == Verdict::restart) note_fault(ending);
+      const std::vector<Host> hosts = site_.hosts;
       const bool again = verdict == Verdict::restart ||
                          (verdict == Verdict::move && hosts_.watched() && !find_hosts());
+      regrew_ = moved_ && site_.hosts == hosts;
       if (again) code = pause_and_prepare(code);
     }
     if (verdict == Verdict::restart || verdict == Verdict::move) {
@@ -259,7 +260,7 @@ class Run {
   }
 
   void let_survive(ChildPlan& child) {
-    child.after_error_s = child.after_silence_s = kSurvivorPatience;
+    child.after_error_s = kSurvivorPatience;
     child.on_survivors = [this](int ranks) {
       policy_.note_survivors();
       begun_here_ = true;

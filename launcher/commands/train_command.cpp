@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/env.h"
+#include "core/io/checkpoint/checkpoint_names.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/train_run.h"
 #include "launcher/launch/auto_launch.h"
@@ -16,6 +17,7 @@
 #include "launcher/output/restart_record.h"
 #include "launcher/output/run_folder.h"
 #include "launcher/output/run_folder_files.h"
+#include "launcher/output/snapshot_folder.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/settings/flags.h"
 #include "lockstep/error.h"
@@ -56,6 +58,14 @@ struct OutlivedDeath {
   double noticed = 0;  // seconds since 1970
 };
 
+/// Whether a run that is resumed from --out comes to the weights of this one: it was not to begin
+/// from those of another one, or has saved what it made of them.
+bool goes_on_from_out(const TrainFlags& flags) {
+  const bool elsewhere = !flags.resume.empty() && flags.resume != "auto";
+  return !elsewhere || !io::steps_in(flags.out + "/" + kCheckpointsFolder).empty() ||
+         SnapshotFolder::newest_step_of(flags.out) >= 0;
+}
+
 int train_in_job(const TrainRequest& settings, const std::exception_ptr& usage_error) {
   Job job(0, nullptr, settings.flags.watch);
   ErrorConsensus meeting(job);
@@ -64,9 +74,8 @@ int train_in_job(const TrainRequest& settings, const std::exception_ptr& usage_e
     return run_training(job, settings);
   } catch (...) {
     const double noticed = unix_seconds();
-    auto death = outlived_death(job);
-    if (!death || !try_plan_batch(settings.flags.options, job.size() - 1))
-      return meeting.report(std::current_exception());
+    auto death = outlived_death(job, goes_on_from_out(settings.flags));
+    if (!death) return meeting.report(std::current_exception());
     throw OutlivedDeath{std::move(*death), noticed};
   }
 }
@@ -74,7 +83,8 @@ int train_in_job(const TrainRequest& settings, const std::exception_ptr& usage_e
 /// What `lockstep run` tells ranks that it starts after a fault, and with which flags.
 void continue_without(const OutlivedDeath& outlived, TrainRequest& settings) {
   const RankDeath& death = outlived.death;
-  const int ranks = shrink_to_survivors(death);
+  const int ranks = shrink_to_survivors(
+      death, [&](int left) { return try_plan_batch(settings.flags.options, left).has_value(); });
   const std::string block = to_block(death.record);
   const int before =
       settings.outlived ? settings.outlived->restart : survivor_terms().value().restarts;

@@ -94,11 +94,13 @@ void ErrorOutput::read_box(const std::string& text) {
   std::smatch found;
   if (std::regex_search(text, found, kHost))
     set_once(by_launcher_, fmt::format("host {} went away", found.str(1)));
-  else if (std::regex_search(text, found, kSignal))
+  else if (std::regex_search(text, found, kSignal)) {
+    // It may be one that the others have outlived, and ranks have other numbers since then.
+    if (survivors_ > 0) return;
     set_once(by_launcher_,
              fmt::format(
                  "rank {} on {} was ended by signal {}", found.str(1), found.str(2), found.str(3)));
-  else if (std::regex_search(text, found, kStatus))
+  } else if (std::regex_search(text, found, kStatus))
     set_once(by_launcher_,
              fmt::format("rank {} ended with exit code {}", found.str(1), found.str(2)));
   else if (std::regex_search(text, found, kImproper)) {

@@ -17,7 +17,7 @@ namespace lockstep {
 /// ChildPlan::after_error_s of mpirun, and its after_silence_s where ranks are on several hosts.
 inline constexpr double kMpirunPatience = 20, kMpirunPatienceForHosts = 2;
 /// More than ranks take to find out that they outlive the death of another one.
-inline constexpr double kSurvivorPatience = 50;
+inline constexpr double kSurvivorPatience = 80;
 
 /// A launcher with its ranks, as a child process.
 struct ChildPlan {

@@ -84,8 +84,12 @@ class MpiRequest final : public CommRequest {
 
  private:
   // While an exception is in flight peers may be gone, and waiting would never end: the request
-  // leaks, since MPI may still read its counts.
+  // leaks, since MPI may still read its counts. Revoked, it ends at once, if with an error.
   int finish() {
+    if (has_lost_rank()) {
+      (void)wait_for_all();
+      return MPI_SUCCESS;
+    }
     if (!MpiSession::running() || std::uncaught_exceptions() > exceptions) return MPI_ERR_PENDING;
     return wait_for_all();
   }

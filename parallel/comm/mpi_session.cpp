@@ -48,7 +48,7 @@ bool on_one_host() {
 }  // namespace
 
 void throw_mpi_error(int code, const char* call) {
-  if (tells_of_a_death(code)) revoke_all();
+  if (tells_of_a_death(code)) note_death();
   char text[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
   MPI_Error_string(code, text, &length);
@@ -89,6 +89,7 @@ bool MpiSession::reaches_gpus() {
 }
 
 bool MpiSession::has_ulfm() { return mpi_has_ulfm(); }
+void MpiSession::let_ranks_outlive() { let_mpi_outlive(); }
 bool MpiSession::lost_rank() { return has_lost_rank(); }
 void MpiSession::shrink() { shrink_mpi_world(); }
 

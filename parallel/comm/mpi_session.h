@@ -46,7 +46,11 @@ class MpiSession {
   /// Whether this MPI has ULFM (User-Level Failure Mitigation, Bland et al. 2013; Open MPI from 5.0
   /// on), with which ranks outlive the death of another one (mpirun --with-ft ulfm).
   static bool has_ulfm();
-  /// A message has failed because a rank died. Until shrink(), no other one arrives.
+  /// From now on a message that fails because a rank died, which throws CommError as ever, first
+  /// lets those of all other ranks fail, and waits until they have come to that. Before, and
+  /// without ULFM, lost_rank() stays false.
+  static void let_ranks_outlive();
+  /// That has happened. Until shrink() no other message arrives.
   static bool lost_rank();
   /// make_mpi_communicator() then is of the ranks that are left, in their order. Collective over
   /// these (MPIX_Comm_shrink); what was made before is to be destroyed. Throws CommError.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/base/check.h"
@@ -24,8 +25,7 @@ namespace {
 // As all of MPI, of one thread.
 struct World {
   MPI_Comm ranks = MPI_COMM_WORLD;
-  bool shrunk = false;
-  bool lost_rank = false;
+  bool outlives = false, lost_rank = false, shrunk = false;
   std::optional<int> lowest_on_host;
   std::vector<MPI_Comm> revocable;
 };
@@ -60,6 +60,7 @@ RevocableComm::~RevocableComm() {  // another one may be of the same communicato
   if (const auto own = std::ranges::find(all, comm_); own != all.end()) all.erase(own);
 }
 
+void let_mpi_outlive() { world().outlives = true; }
 bool has_lost_rank() { return world().lost_rank; }
 
 #if LOCKSTEP_HAS_ULFM
@@ -73,13 +74,16 @@ bool tells_of_a_death(int code) {
          kind == MPIX_ERR_REVOKED;
 }
 
-void revoke_all() {
-  world().lost_rank = true;
-  for (MPI_Comm comm : world().revocable) MPIX_Comm_revoke(comm);
+void note_death() {
+  World& all = world();
+  if (!all.outlives || std::exchange(all.lost_rank, true)) return;
+  for (MPI_Comm comm : all.revocable) MPIX_Comm_revoke(comm);
+  MPIX_Comm_revoke(all.ranks);
+  int flag = 1;
+  MPIX_Comm_agree(all.ranks, &flag);  // says which ranks died, as an error
 }
 
 void shrink_mpi_world() {
-  revoke_all();
   MPI_Comm left = MPI_COMM_NULL;
   LOCKSTEP_MPI_TRY(MPIX_Comm_shrink(mpi_world(), &left));
   world().ranks = left;
@@ -93,7 +97,7 @@ void shrink_mpi_world() {
 
 bool mpi_has_ulfm() { return false; }
 bool tells_of_a_death(int /*code*/) { return false; }
-void revoke_all() {}
+void note_death() {}
 void shrink_mpi_world() {
   throw CommError("this MPI has no ULFM, and cannot do without a rank that died");
 }

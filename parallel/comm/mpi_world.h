@@ -30,12 +30,15 @@ class RevocableComm {
   MPI_Comm comm_;
 };
 
-/// Revokes every RevocableComm, so that no rank waits in one for a rank that has left it because of
-/// the death (MPIX_Comm_revoke). From here on has_lost_rank().
-void revoke_all();
+/// A rank died. Where ranks are to outlive that: revokes mpi_world() and every RevocableComm, so
+/// that no rank waits in one for a rank that has left it because of the death (MPIX_Comm_revoke),
+/// and waits for all that are left to have come here (MPIX_Comm_agree): from then on none touches
+/// another one's buffers. Once until the world shrinks; from then on has_lost_rank().
+void note_death();
 
 // What MpiSession says of these, for callers that do not speak MPI.
 bool mpi_has_ulfm();
+void let_mpi_outlive();
 bool has_lost_rank();
 void shrink_mpi_world();
 bool mpi_world_has_shrunk();

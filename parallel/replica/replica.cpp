@@ -9,6 +9,7 @@
 #include "parallel/batch/batch_plan.h"
 #include "parallel/batch/schedule.h"
 #include "parallel/comm/device_wait.h"
+#include "parallel/comm/mpi_session.h"
 #include "parallel/replica/replica_state.h"
 
 namespace lockstep {
@@ -36,12 +37,14 @@ std::unique_ptr<Replica> ReplicaState::make_replica(std::unique_ptr<ReplicaState
 }
 
 // An exception may leave exchanges in flight, and MPI cannot cancel them: peers still write into
-// these buffers while this rank reports its error. So they are leaked; the process ends soon.
+// these buffers while this rank reports its error. So they are leaked; the process ends soon. Where
+// ranks outlive another one's death (MpiSession), none writes there any more.
 Replica::~Replica() {
   const ReplicaParts& parts = state_->parts;
   const bool in_flight = parts.exchange.in_flight() || parts.evaluation_exchange.in_flight() ||
                          (parts.owners && parts.owners->in_flight());
-  if (std::uncaught_exceptions() > 0 && in_flight) (void)state_.release();
+  if (std::uncaught_exceptions() > 0 && in_flight && !MpiSession::lost_rank())
+    (void)state_.release();
 }
 
 const BatchPlan& Replica::batch() const { return state_->batch; }

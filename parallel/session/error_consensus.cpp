@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/signal_masked_thread.h"
+#include "parallel/comm/mpi_session.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"
 #include "parallel/watchdog/watchdog.h"
@@ -59,6 +60,7 @@ int ErrorConsensus::report(const std::exception_ptr& error) {
     inside_.fault_log.write(record, true);
     return report.exit_code;
   }
+  if (MpiSession::lost_rank()) end_job(record);  // the side channel is revoked
   constexpr std::int64_t kFloats = sizeof(Card) / sizeof(float);
   std::vector<Card> cards(static_cast<std::size_t>(ranks));
   cards[std::size_t(rank)] = card_of(report);

@@ -107,7 +107,7 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   const bool launched = s.discovery.launched_by == LaunchedBy::mpi ||
                         s.discovery.launched_by == LaunchedBy::slurm_only;
   if (s.discovery.size == 1) {
-    if (MpiSession::running()) s.mpi.emplace();  // for its end
+    if (MpiSession::place_after_shrink()) s.mpi.emplace();  // for its end
     s.plain = std::make_unique<SelfCommunicator>();
     s.communicator = std::make_unique<SelfCommunicator>();
     s.watch(position(), limits, launched);

@@ -21,9 +21,10 @@
 namespace lockstep {
 namespace {
 
-/// The longest step that may be under way, and what the watchdogs take.
+/// For a rank to come to its next message, and for what the watchdogs take.
 constexpr double kToNoticeSeconds = 30, kForRecordSeconds = 1;
-constexpr std::chrono::seconds kToShrink{10};
+/// From then on, in which a checkpoint may have to be written to its end.
+constexpr std::chrono::seconds kToShrink{30};
 
 /// Ends this process with `exit_code` unless it is destroyed in time.
 class EndsUnlessDone {
@@ -70,28 +71,31 @@ std::optional<SurvivorTerms> survivor_terms() {
 
 void outlive_deaths(Job& job) {
   const JobInternals inside = JobInternals::of(job);
-  if (survivor_terms() && job.size() > 1 && !job.gpu() && inside.watchdog.blindness().empty())
-    inside.watchdog.outlive_deaths(kToNoticeSeconds);
+  const auto terms = survivor_terms();
+  if (!terms || job.size() <= terms->min_ranks || job.gpu() || !inside.watchdog.blindness().empty())
+    return;
+  MpiSession::let_ranks_outlive();
+  inside.watchdog.outlive_deaths(kToNoticeSeconds);
 }
 
 void end_with_deaths(Job& job) { JobInternals::of(job).watchdog.outlive_deaths(0); }
 
-std::optional<RankDeath> outlived_death(Job& job) {
-  const auto terms = survivor_terms();
-  if (!terms || !MpiSession::lost_rank() || job.size() <= terms->min_ranks) return std::nullopt;
+std::optional<RankDeath> outlived_death(Job& job, bool can_continue) {
+  if (!MpiSession::lost_rank()) return std::nullopt;
   auto record = JobInternals::of(job).watchdog.await_death(kForRecordSeconds);
   if (!record) return std::nullopt;
+  if (!can_continue) _exit(record->exit_code);  // its watchdog has written and sent it
   return RankDeath{
       .record = std::move(*record), .step = job.position().read().step, .ranks = job.size()};
 }
 
-int shrink_to_survivors(const RankDeath& death) {
+int shrink_to_survivors(const RankDeath& death, const std::function<bool(int)>& fits) {
   const int exit_code = death.record.exit_code;
   const EndsUnlessDone limit(kToShrink, exit_code);
   try {
     MpiSession::shrink();
     const MpiSession::Place place = MpiSession::place_after_shrink().value();
-    if (place.size < survivor_terms().value().min_ranks) _exit(exit_code);
+    if (place.size < survivor_terms().value().min_ranks || !fits(place.size)) _exit(exit_code);
     if (place.rank == 0)
       print_warning(fmt::format("{} of {} ranks are left, and continue", place.size, death.ranks),
                     0);

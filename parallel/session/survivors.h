@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "lockstep/job.h"
@@ -26,7 +27,8 @@ struct SurvivorTerms {
 /// What LOCKSTEP_SURVIVORS says; nothing where ranks do not outlive a death.
 std::optional<SurvivorTerms> survivor_terms();
 
-/// From now on, where survivor_terms() are there: a run has begun that can be begun again.
+/// From now on, where survivor_terms() are there and one rank less is not too few: a run has begun
+/// that can be begun again.
 void outlive_deaths(Job& job);
 /// From now on a death ends all ranks: the run has ended, and ranks leave MPI.
 void end_with_deaths(Job& job);
@@ -37,13 +39,15 @@ struct RankDeath {
   std::int64_t step = 0;  ///< that this rank was computing, from 1
   int ranks = 0;          ///< before
 };
-/// To be called where an exception has come out of the run, with the Job still there. Nothing: the
-/// exception is about something else, or this rank is to end with it.
-std::optional<RankDeath> outlived_death(Job& job);
+/// To be called where an exception has come out of the run, with the Job still there.
+/// `can_continue` from what this rank knows. Nothing: the exception is about something else, or
+/// there is no record of a death. Where there is one and this rank is not to outlive it, the
+/// process ends as it would without ULFM.
+std::optional<RankDeath> outlived_death(Job& job, bool can_continue);
 
-/// Collective over the ranks that are left, without a Job. Returns how many. Where that takes more
-/// than some seconds, or they are fewer than min_ranks, this process ends with the record's exit
-/// code.
-int shrink_to_survivors(const RankDeath& death);
+/// Collective over the ranks that are left, without a Job. Returns how many. Where that takes too
+/// long, or they are fewer than min_ranks or a number that does not fit, this process ends with the
+/// record's exit code.
+int shrink_to_survivors(const RankDeath& death, const std::function<bool(int)>& fits);
 
 }  // namespace lockstep

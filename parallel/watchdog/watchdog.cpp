@@ -336,14 +336,34 @@ class Watchdog::State final : public watch::PeerListener {
 
   /// The training thread finds out by itself, from MPI.
   void outlive(const FaultRecord& record, bool reports, bool said, int from) {
+    const double patience_s = patience_s_;
+    end_at_ = now() + patience_s;
     spoken_ = true;
+    // In case that the handler hangs in a dead file system.
+    const auto written = std::make_shared<std::atomic<bool>>(false);
+    try {
+      start_signal_masked_thread([written, patience_s, exit_code = record.exit_code] {
+        std::this_thread::sleep_for(std::chrono::duration<double>(patience_s));
+        if (!*written) _exit(exit_code);
+      }).detach();
+    } catch (...) {
+      // Then it has to go without.
+    }
     peers_.send_to_all(Kind::record, watch::pack(record, said), from);
     peers_.flush();
-    if (failure_handler_) failure_handler_(record, reports);
-    end_at_ = now() + patience_s_;
+    call_handler(record, reports);
+    *written = true;
     const std::lock_guard lock(mutex_);
     death_ = record;
     announced_.notify_all();
+  }
+
+  void call_handler(const FaultRecord& record, bool reports) {
+    try {
+      if (failure_handler_) failure_handler_(record, reports);
+    } catch (...) {
+      say_without_memory();
+    }
   }
 
   /// Whatever hangs from here on, a full pipe or a dead file system, the process ends. The record
@@ -367,11 +387,7 @@ class Watchdog::State final : public watch::PeerListener {
     }
     peers_.send_to_all(Kind::record, watch::pack(record, said), from);
     peers_.flush();
-    try {
-      if (failure_handler_) failure_handler_(record, reports);
-    } catch (...) {
-      say_without_memory();
-    }
+    call_handler(record, reports);
     peers_.keep_open();
     peers_.await_children(kLeaveMs);
     peers_.finish_sending();

@@ -59,6 +59,7 @@ def main():
     parser.add_argument("--losses", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--snapshot-every", default="auto")
+    parser.set_defaults(survivors=False)
     options, options.flags = parser.parse_known_args()
     end_by_exception()
     ENVIRONMENT.update(MPI_ON_HOSTS)

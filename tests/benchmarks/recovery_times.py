@@ -56,7 +56,7 @@ class Run:
     def __init__(self, options, out, steps, *flags, inside=()):
         """`inside`: words that start the command on a host."""
         ranks = [f"--ranks={options.ranks}"]
-        if getattr(options, "survivors", False):
+        if options.survivors:
             ranks = [f"--ranks=1:{options.ranks}", f"--hosts=localhost:{options.ranks}"]
         command = [*inside, options.program, "run", *ranks, f"--out={out}", f"--steps={steps}", "--log-every=1",
                    "--eval-every=0", "--checkpoint-every=1000h", f"--snapshot-every={options.snapshot_every}",

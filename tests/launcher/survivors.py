@@ -7,24 +7,24 @@ survivors.py PROGRAM Survivors
 """
 import json
 import os
+import pathlib
 import shutil
 import signal
 
 from elastic import ElasticTest
 from program_test import main
+from supervised import FLAGS
 
 
 class Survivors(ElasticTest):
     def setUp(self):
         super().setUp()
-        self.outlive = False
-        if shutil.which("ompi_info"):
-            info = self.run_command(["ompi_info"]).stdout
-            self.outlive = "ftmpi" in info and "Open MPI: 4" not in info
+        linked = b"MPIX_Comm_shrink" in pathlib.Path(self.program).read_bytes()
+        self.outlive = linked and "(Open MPI) 4" not in self.run_command(["mpirun", "--version"]).stdout
 
-    def kill(self, *victims, start=1, ranks="1:4"):
+    def kill(self, *victims, start=1, ranks="1:4", flags=()):
         """A run on four ranks, some of which are killed by their number. Returns it and its processes before."""
-        process = self.start_elastic(ranks, "--hosts=localhost:4", "--snapshot-every=0.05s")
+        process = self.start_elastic(ranks, "--hosts=localhost:4", "--snapshot-every=0.05s", *flags)
         self.await_training(start)
         pids = self.by_rank(self.await_ranks(4))
         self.await_text("step 100/")
@@ -73,6 +73,24 @@ class Survivors(ElasticTest):
         process, _ = self.kill(0, 3)
         self.continue_on_all(process)
         self.assertIn(self.faults()[-1], [(1, 2), (2, 2), (2, 0)] if self.outlive else [(1, 0)])
+
+    def test_ranks_that_are_left_come_to_the_end(self):
+        process, _ = self.kill(1, flags=["--steps=140"])
+        self.assertEqual(self.finish(process), 0, self.texts())
+        self.assertEqual(self.faults(), [(1, 3 if self.outlive else 0)])
+        result = self.train(*FLAGS, "--steps=140", "--out=undisturbed")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.summary()["weights_sha256"], self.summary("undisturbed")["weights_sha256"])
+
+    def test_a_run_that_began_elsewhere(self):
+        """Before anything of it is saved, only a new start finds what it began from."""
+        result = self.train(*FLAGS, "--steps=50", "--out=other")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        process, _ = self.kill(1, flags=["--resume=other", "--snapshot-every=0", "--steps=190"])
+        self.assertEqual(self.finish(process), 0, self.texts())
+        self.assertEqual(self.faults(), [(1, 0)])
+        result = self.train(*FLAGS, "--steps=190", "--out=undisturbed")
+        self.assertEqual(self.summary()["weights_sha256"], self.summary("undisturbed")["weights_sha256"])
 
     def test_fewer_than_min_are_started_again(self):
         process, _ = self.kill(1, ranks="4:4")
