@@ -9,8 +9,8 @@ namespace lockstep {
 
 /// Shortens a metrics.jsonl so that it holds what the run had written when the checkpoint was made
 /// that it resumes from: later lines will be written again, and those after them that are cut off
-/// or no JSON go as well. Reads from the end, however long the run is. Where lines that stay are
-/// behind others, a new file takes the place of the old one at once. Throws EnvironmentError.
+/// or no JSON go as well. Reads from the end, however long the run is. Where lines that stay come
+/// after others, a new file takes the place of the old one at once. Throws EnvironmentError.
 void keep_metrics_before(const std::string& file, const ResumeRecord& resumed);
 
 }  // namespace lockstep
