@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <unistd.h>
 
 #include "core/base/file_kind.h"
 #include "core/io/run_log.h"
@@ -37,12 +40,13 @@ bool lies_before(const std::string& line, const ResumeRecord& resumed) {
   return step <= resumed.step;
 }
 
-/// Written before the last step that the run resumes from.
+/// The line of a step before the last one that the run resumes from. What is not of a step may
+/// stand further down: a checkpoint is written while steps follow.
 bool is_older(const std::string& line, const ResumeRecord& resumed) {
   if (line.size() > kLongestLine) return false;
   const auto record = nlohmann::json::parse(line, nullptr, false);
-  return record.is_object() && record.contains("step") && record["step"].is_number_integer() &&
-         record["step"].get<std::int64_t>() < resumed.step;
+  return record.is_object() && record.contains("loss") && record.contains("step") &&
+         record["step"].is_number_integer() && record["step"].get<std::int64_t>() < resumed.step;
 }
 
 /// Of a file, from the end of a line on.
@@ -111,6 +115,18 @@ void rewrite(const std::string& file, std::ifstream& input, const ResumeRecord& 
         kMetricsHint);
 }
 
+/// Not through a link, which RunLog refuses as well.
+void shorten(const std::string& file, std::uint64_t bytes) {
+  const int descriptor = open(file.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+  const bool done = descriptor >= 0 && ftruncate(descriptor, off_t(bytes)) == 0;
+  const int error = errno;
+  if (descriptor >= 0) close(descriptor);
+  if (!done)
+    throw EnvironmentError(
+        fmt::format("{}: cannot be shortened: {}", file, std::generic_category().message(error)),
+        kMetricsHint);
+}
+
 }  // namespace
 
 void keep_metrics_before(const std::string& file, const ResumeRecord& resumed) {
@@ -126,10 +142,7 @@ void keep_metrics_before(const std::string& file, const ResumeRecord& resumed) {
     input.seekg(0);
     return rewrite(file, input, resumed);
   }
-  if (tail.offset + kept < size) std::filesystem::resize_file(file, tail.offset + kept, error);
-  if (error)
-    throw EnvironmentError(fmt::format("{}: cannot be shortened: {}", file, error.message()),
-                           kMetricsHint);
+  if (tail.offset + kept < size) shorten(file, tail.offset + kept);
 }
 
 }  // namespace lockstep

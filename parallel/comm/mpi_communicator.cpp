@@ -84,10 +84,14 @@ class MpiRequest final : public CommRequest {
 
  private:
   // While an exception is in flight peers may be gone, and waiting would never end: the request
-  // leaks, since MPI may still read its counts. Revoked, it ends at once, if with an error.
+  // leaks, since MPI may still read its counts. A revoked one ends at once, if with an error.
   int finish() {
     if (has_lost_rank()) {
-      (void)wait_for_all();
+      for (MPI_Request& handle : handles_) {
+        if (handle == MPI_REQUEST_NULL) continue;
+        MPI_Wait(&handle, MPI_STATUS_IGNORE);
+        if (handle != MPI_REQUEST_NULL) MPI_Request_free(&handle);
+      }
       return MPI_SUCCESS;
     }
     if (!MpiSession::running() || std::uncaught_exceptions() > exceptions) return MPI_ERR_PENDING;

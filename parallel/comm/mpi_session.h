@@ -46,10 +46,10 @@ class MpiSession {
   /// Whether this MPI has ULFM (User-Level Failure Mitigation, Bland et al. 2013; Open MPI from 5.0
   /// on), with which ranks outlive the death of another one (mpirun --with-ft ulfm).
   static bool has_ulfm();
-  /// From now on a message that fails because a rank died, which throws CommError as ever, first
-  /// lets those of all other ranks fail, and waits until they have come to that. Before, and
-  /// without ULFM, lost_rank() stays false.
-  static void let_ranks_outlive();
+  /// `yes`: from now on a message that fails because a rank died, which throws CommError as ever,
+  /// first lets those of all other ranks fail, and waits until they have come to that. Otherwise,
+  /// as before, after shrink() and without ULFM, lost_rank() stays false.
+  static void let_ranks_outlive(bool yes);
   /// That has happened. Until shrink() no other message arrives.
   static bool lost_rank();
   /// make_mpi_communicator() then is of the ranks that are left, in their order. Collective over

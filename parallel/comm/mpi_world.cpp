@@ -60,7 +60,7 @@ RevocableComm::~RevocableComm() {  // another one may be of the same communicato
   if (const auto own = std::ranges::find(all, comm_); own != all.end()) all.erase(own);
 }
 
-void let_mpi_outlive() { world().outlives = true; }
+void let_mpi_outlive(bool yes) { world().outlives = yes; }
 bool has_lost_rank() { return world().lost_rank; }
 
 #if LOCKSTEP_HAS_ULFM
@@ -88,7 +88,7 @@ void shrink_mpi_world() {
   LOCKSTEP_MPI_TRY(MPIX_Comm_shrink(mpi_world(), &left));
   world().ranks = left;
   world().shrunk = true;
-  world().lost_rank = false;
+  world().lost_rank = world().outlives = false;
   world().lowest_on_host.reset();
   LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN));
 }

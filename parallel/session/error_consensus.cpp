@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/signal_masked_thread.h"
+#include "lockstep/error.h"
 #include "parallel/comm/mpi_session.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/fault_log.h"
@@ -66,13 +67,11 @@ int ErrorConsensus::report(const std::exception_ptr& error) {
   cards[std::size_t(rank)] = card_of(report);
   std::vector<CommBlock> blocks;
   for (int r = 0; r < ranks; ++r) blocks.push_back({r * kFloats, kFloats});
-  const auto request =
-      side_channel_->start_all_gather(reinterpret_cast<float*>(cards.data()), blocks);
-  const auto start = std::chrono::steady_clock::now();
-  while (!request->test()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (waited.count() >= kPatienceSeconds) end_job(record);
+  try {
+    exchange_cards(
+        {reinterpret_cast<float*>(cards.data()), cards.size() * kFloats}, blocks, record);
+  } catch (const CommError&) {  // another rank has died meanwhile
+    end_job(record);
   }
   bool said_by_lower_rank = false;
   for (int r = 0; r < rank; ++r)
@@ -82,6 +81,18 @@ int ErrorConsensus::report(const std::exception_ptr& error) {
   // At the first rank that ends with an error mpirun stops answering those that still leave MPI.
   end_after(kMaxGoodbye, exit_code);
   return exit_code;
+}
+
+void ErrorConsensus::exchange_cards(std::span<float> cards,
+                                    std::span<const CommBlock> blocks,
+                                    const FaultRecord& record) {
+  const auto request = side_channel_->start_all_gather(cards.data(), blocks);
+  const auto start = std::chrono::steady_clock::now();
+  while (!request->test()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (waited.count() >= kPatienceSeconds) end_job(record);
+  }
 }
 
 void ErrorConsensus::end_job(const FaultRecord& record) {

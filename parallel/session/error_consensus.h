@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <memory>
+#include <span>
 
 #include "core/exec/communicator.h"
 #include "lockstep/job.h"
@@ -36,6 +37,10 @@ class ErrorConsensus {
   int report(const std::exception_ptr& error);
 
  private:
+  /// Where the others take too long, the job ends.
+  void exchange_cards(std::span<float> cards,
+                      std::span<const CommBlock> blocks,
+                      const FaultRecord& record);
   [[noreturn]] void end_job(const FaultRecord& record);
 
   Job& job_;

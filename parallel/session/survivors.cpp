@@ -74,11 +74,14 @@ void outlive_deaths(Job& job) {
   const auto terms = survivor_terms();
   if (!terms || job.size() <= terms->min_ranks || job.gpu() || !inside.watchdog.blindness().empty())
     return;
-  MpiSession::let_ranks_outlive();
+  MpiSession::let_ranks_outlive(true);
   inside.watchdog.outlive_deaths(kToNoticeSeconds);
 }
 
-void end_with_deaths(Job& job) { JobInternals::of(job).watchdog.outlive_deaths(0); }
+void end_with_deaths(Job& job) {
+  MpiSession::let_ranks_outlive(false);
+  JobInternals::of(job).watchdog.outlive_deaths(0);
+}
 
 std::optional<RankDeath> outlived_death(Job& job, bool can_continue) {
   if (!MpiSession::lost_rank()) return std::nullopt;

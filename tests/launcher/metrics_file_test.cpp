@@ -56,6 +56,8 @@ TEST_F(MetricsFile, LinesThatStayAfterOnesThatGo) {
   EXPECT_EQ(kept(lines(1, 5) + validation + fault + lines(6, 9), 5), lines(1, 5) + fault);
   EXPECT_EQ(kept(lines(1, 5) + validation + fault + lines(6, 9), 5, true),
             lines(1, 5) + validation + fault);
+  const std::string checkpoint = "{\"step\":10,\"checkpoint\":\"x\"}\n";
+  EXPECT_EQ(kept(lines(1, 15) + checkpoint + lines(16, 18), 12), lines(1, 12) + checkpoint);
   EXPECT_EQ(kept(lines(1, 4) + "no JSON\n" + lines(5, 7), 6),
             lines(1, 4) + "no JSON\n" + lines(5, 6));
   EXPECT_EQ(kept(lines(1, 4) + "no JSON\n" + lines(5, 7), 5), lines(1, 5));

@@ -24,7 +24,7 @@ bool MpiSession::is_open_mpi() { return false; }
 bool MpiSession::running() { return false; }
 bool MpiSession::reaches_gpus() { return false; }
 bool MpiSession::has_ulfm() { return false; }
-void MpiSession::let_ranks_outlive() {}
+void MpiSession::let_ranks_outlive(bool) {}
 bool MpiSession::lost_rank() { return false; }
 void MpiSession::shrink() { refuse(); }
 std::optional<MpiSession::Place> MpiSession::place_after_shrink() { return std::nullopt; }
