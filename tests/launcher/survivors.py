@@ -86,10 +86,10 @@ class Survivors(ElasticTest):
         """Before anything of it is saved, only a new start finds what it began from."""
         result = self.train(*FLAGS, "--lr=0.05", "--steps=50", "--out=other")
         self.assertEqual(result.returncode, 0, result.stderr)
-        process, _ = self.kill(1, flags=["--resume=other", "--snapshot-every=0", "--steps=190"])
+        process, _ = self.kill(1, flags=["--resume=other", "--resume-override", "--snapshot-every=0", "--steps=190"])
         self.assertEqual(self.finish(process), 0, self.texts())
         self.assertEqual(self.faults(), [(1, 0)])
-        result = self.train(*FLAGS, "--resume=other", "--steps=190", "--out=undisturbed")
+        result = self.train(*FLAGS, "--resume=other", "--resume-override", "--steps=190", "--out=undisturbed")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.summary()["weights_sha256"], self.summary("undisturbed")["weights_sha256"])
 
