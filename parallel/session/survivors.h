@@ -10,16 +10,19 @@
 
 namespace lockstep {
 
-/// Note [Survivors]. Where MPI has ULFM and `lockstep run` allows it (LOCKSTEP_SURVIVORS), the
-/// death of a rank does not end the others. They find out in two ways: a message fails, and the
-/// rank that notices first revokes all communicators, so that the messages of the others fail as
-/// well; and the watchdogs come to their record. The exception of the message destroys all that was
-/// made of the job, the Job last. Then the ranks that are left make the world smaller, and each
-/// begins its run again in the same process, from the newest snapshot, as a restarted one would.
-/// What goes wrong on this way ends the ranks, and `lockstep run` starts them anew.
-///
-/// Only a rank that died, on processors: NCCL would wait for it on the device, and a rank that is
-/// frozen may wake.
+// Note [Survivors]. Where MPI has ULFM and `lockstep run` allows it (LOCKSTEP_SURVIVORS), the death
+// of a rank does not end the others. They find out in two ways: a message fails, and the rank that
+// notices first revokes all communicators, so that the messages of the others fail as well, and
+// waits until all have come to that (MpiSession::let_ranks_outlive()); and the watchdogs come to
+// their record. The exception of the message destroys all that was made of the job, the Job last.
+// Then the ranks that are left make the world smaller, and each begins its run again in the same
+// process, from the newest snapshot, as a restarted one would. What goes wrong on this way ends the
+// ranks, and `lockstep run` starts them anew.
+//
+// Only a rank that died, on processors: NCCL would wait for it on the device, and a rank that is
+// frozen may wake.
+
+/// What `lockstep run` allows.
 struct SurvivorTerms {
   int min_ranks = 1;  ///< with fewer the ranks end
   int restarts = 0;   ///< of the run, before this process was started
