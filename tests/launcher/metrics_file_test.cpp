@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <string>
+
+#include "tests/io/scratch_folder.h"
 
 namespace lockstep {
 namespace {
@@ -17,12 +18,12 @@ class MetricsFile : public ::testing::Test {
  protected:
   /// What a run that resumes after `step` steps keeps of `text`.
   std::string kept(const std::string& text, std::int64_t step, bool evaluated = false) {
-    std::ofstream(file_) << text;
+    const std::string file = folder_.write("metrics.jsonl", text);
     ResumeRecord resumed;
     resumed.step = step;
     resumed.evaluated = evaluated;
-    keep_metrics_before(file_, resumed);
-    std::ifstream stream(file_);
+    keep_metrics_before(file, resumed);
+    std::ifstream stream(file);
     return {std::istreambuf_iterator<char>(stream), {}};
   }
   static std::string lines(int first, int last) {
@@ -31,9 +32,8 @@ class MetricsFile : public ::testing::Test {
       text += fmt::format("{{\"step\":{},\"loss\":0.5}}\n", step);
     return text;
   }
-  void TearDown() override { std::filesystem::remove(file_); }
 
-  const std::string file_ = testing::TempDir() + "/lockstep_metrics.jsonl";
+  const io::ScratchFolder folder_;  // of this test alone: ctest runs several at a time
 };
 
 TEST_F(MetricsFile, LinesAfterTheStepGo) {
