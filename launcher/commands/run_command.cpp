@@ -53,6 +53,7 @@ class Run {
     ranks_ = ranks_on(flags_, site_.devices());
     if (ranks_ == 0) refuse_range();
     launcher_ = choose_launcher(flags_, site_, ranks_);
+    if (launcher_ == Launcher::srun) hosts_.use_nodes(site_.nodes, site_.srun);
     if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
@@ -66,7 +67,8 @@ class Run {
     const double trained_before = standing_.trained_s;
     int code = 0;
     Verdict verdict = Verdict::restart;
-    if (hosts_.watched() && !find_hosts()) code = pause_and_prepare(code);
+    // Nodes have just been given, and answer.
+    if (!flags_.hosts.empty() && hosts_.watched() && !find_hosts()) code = pause_and_prepare(code);
     while ((verdict == Verdict::restart || verdict == Verdict::move) && !signals_.requested()) {
       const Ending ending = start_once();
       Attempt attempt{.exit_code = ending.exit_code,
@@ -213,9 +215,9 @@ class Run {
     child.ranks_are_children =
         launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
     child.grace_s = flags_.grace_s;
-    if (launcher_ == Launcher::mpirun) {
-      child.after_error_s = kMpirunPatience;
-      child.after_silence_s = site_.hosts.empty() ? kMpirunPatience : kMpirunPatienceForHosts;
+    if (launcher_ != Launcher::none) {
+      child.after_error_s = kLauncherPatience;
+      child.after_silence_s = several_hosts() ? kLauncherPatienceForHosts : kLauncherPatience;
     }
     std::vector<std::string> arguments = train_arguments(flags_, goes_on());
     if (launcher_ == Launcher::none) {
@@ -347,7 +349,7 @@ class Run {
                       pause > 0 ? fmt::format(" in {:g} s", pause) : std::string()));
       signals_.wait(pause);
       if (signals_.requested()) return int(ExitCode::requeue);
-      if (flags_.hosts.empty()) return code;
+      if (!hosts_.any()) return code;
     } while (!find_hosts());
     return code;
   }

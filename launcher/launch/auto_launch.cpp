@@ -152,7 +152,7 @@ int start(const StartPlan& plan, const StartManner& manner) {
   ChildPlan child;
   child.command = plan.command;
   child.ranks_are_children = true;
-  child.after_error_s = child.after_silence_s = kMpirunPatience;
+  child.after_error_s = child.after_silence_s = kLauncherPatience;
   child.grace_s = manner.grace_s;
   child.variables["LOCKSTEP_STARTED"] = manner.terminal ? "terminal" : "plain";
   const ShmBackingDir segments(child);

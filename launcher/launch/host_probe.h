@@ -8,15 +8,25 @@
 
 namespace lockstep {
 
-/// By its name.
+/// By its name, or by that which Slurm has for it where this process is in a job (SLURMD_NODENAME).
 bool is_this_host(const std::string& name);
 
-/// Asks a host whether it answers: `SSH -o BatchMode=yes -o ConnectTimeout=N HOST true`, which has
-/// 10 s; what it prints is dropped. This host is not asked and answers. Of one thread.
+/// What asks a host whether it answers.
+struct ProbeProgram {
+  enum class Kind {
+    ssh,  ///< `SSH -o BatchMode=yes -o ConnectTimeout=N HOST true`, which has 10 s
+    srun  ///< a job step on that node of the allocation, which has N + 3 s
+  };
+  std::string path;
+  Kind kind = Kind::ssh;
+};
+
+/// Asks a host whether it answers; what the program prints is dropped. This host is not asked and
+/// answers. Of one thread.
 class HostProbe {
  public:
-  /// `connect_s`: seconds after which ssh gives up a host that takes no connection.
-  HostProbe(const std::string& host, const std::string& ssh, int connect_s = 5);
+  /// `connect_s`: seconds after which a host is given up that takes no connection.
+  HostProbe(const std::string& host, const ProbeProgram& program, int connect_s = 5);
   ~HostProbe();
   HostProbe(HostProbe&& other) noexcept;
   HostProbe& operator=(HostProbe&&) = delete;

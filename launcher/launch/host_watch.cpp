@@ -17,7 +17,7 @@ void HostWatch::begin(const std::vector<Host>& used) {
   for (const Host& host : wanted_) {
     const bool has_ranks = std::ranges::find(used, host.name, &Host::name) != used.end();
     probes_.emplace_back();
-    if (!has_ranks) probes_.back().emplace(host.name, ssh_);
+    if (!has_ranks) probes_.back().emplace(host.name, program_);
   }
 }
 

@@ -21,9 +21,9 @@ class HostWatch {
       5000};  ///< between two looks; a fifth after a change
 
   /// `hosts`: the value of --hosts, a list or the name of a file.
-  HostWatch(std::string hosts, std::string ssh, std::chrono::milliseconds pause = kPause)
+  HostWatch(std::string hosts, ProbeProgram program, std::chrono::milliseconds pause = kPause)
       : hosts_(std::move(hosts)),
-        ssh_(std::move(ssh)),
+        program_(std::move(program)),
         pause_(pause),
         next_(Clock::now() + pause) {}
 
@@ -39,7 +39,8 @@ class HostWatch {
 
   void begin(const std::vector<Host>& used);
 
-  std::string hosts_, ssh_;
+  std::string hosts_;
+  ProbeProgram program_;
   std::chrono::milliseconds pause_;
   Clock::time_point next_;
   std::vector<Host> wanted_;  // in a look: as it has read them

@@ -113,11 +113,11 @@ int slots_of(const std::vector<Host>& hosts) {
 }
 
 std::vector<Host> answering_hosts(const std::vector<Host>& hosts,
-                                  const std::string& ssh,
+                                  const ProbeProgram& program,
                                   int connect_s) {
   std::vector<HostProbe> probes;
   probes.reserve(hosts.size());
-  for (const Host& host : hosts) probes.emplace_back(host.name, ssh, connect_s);
+  for (const Host& host : hosts) probes.emplace_back(host.name, program, connect_s);
   std::vector<Host> result;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     std::optional<bool> answer;

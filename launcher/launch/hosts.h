@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/launch/host_probe.h"
+
 namespace lockstep {
 
 /// A host and the ranks it takes.
@@ -24,7 +26,7 @@ int slots_of(const std::vector<Host>& hosts);
 
 /// Those of `hosts` that answer a HostProbe, all asked at once: waits for 10 s at most.
 std::vector<Host> answering_hosts(const std::vector<Host>& hosts,
-                                  const std::string& ssh,
+                                  const ProbeProgram& program,
                                   int connect_s = 5);
 
 }  // namespace lockstep

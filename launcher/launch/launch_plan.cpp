@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <regex>
-#include <sstream>
+#include <fmt/ranges.h>
 
 #include "launcher/processes/shell_text.h"
 
@@ -55,19 +54,23 @@ Words mpirun_arguments(int ranks, const LaunchSite& site, const std::string& out
   return words;
 }
 
-}  // namespace
-
-int allocated_tasks(const std::string& tasks_per_node) {
-  static const std::regex kPart("(\\d{1,6})(?:\\(x(\\d{1,6})\\))?");
-  std::istringstream parts(tasks_per_node);
-  int tasks = 0;
-  for (std::string part; std::getline(parts, part, ',');) {
-    std::smatch found;
-    if (!std::regex_match(part, found, kPart)) return 0;
-    tasks += std::stoi(found.str(1)) * (found[2].matched ? std::stoi(found.str(2)) : 1);
+/// On these nodes of the allocation. A step that had a rank on a node that is gone may keep its
+/// processors, as far as Slurm knows, for as long as the job lasts: --overlap (Slurm 20.11).
+Words node_arguments(int ranks, const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) {
+    if (ranks <= 0) break;
+    names.push_back(host.name);
+    ranks -= host.slots;
   }
-  return tasks;
+  return {"--overlap",
+          "--nodes",
+          std::to_string(names.size()),
+          "--nodelist",
+          fmt::format("{}", fmt::join(names, ","))};
 }
+
+}  // namespace
 
 std::vector<std::string> launch_command(Launcher launcher,
                                         int ranks,
@@ -84,6 +87,8 @@ std::vector<std::string> launch_command(Launcher launcher,
              std::to_string(ranks),
              "--kill-on-bad-exit=1",
              "--label"};
+  if (launcher == Launcher::srun && !site.hosts.empty())
+    append(words, node_arguments(ranks, site.hosts));
   // From Slurm 22.05 on, srun does not take it from the allocation.
   if (launcher == Launcher::srun && site.cpus_per_task > 0)
     words.push_back(fmt::format("--cpus-per-task={}", site.cpus_per_task));

@@ -25,18 +25,14 @@ struct LaunchSite {
   bool survivors = false;         ///< mpirun lets ranks outlive the death of another one (ULFM)
   bool slurm_allocation = false;  ///< mpirun and srun know the hosts themselves
   int cpus_per_task = 0;          ///< of the allocation; 0: it does not say
-  std::vector<Host> hosts;        ///< empty: this one, or those of the allocation
+  std::vector<Host> nodes;        ///< of the allocation, where there are several
+  std::vector<Host> hosts;        ///< empty: this one, or all of the allocation
   std::string ssh = "ssh";
   /// Of this process: LOCKSTEP_* ones are carried to other hosts.
   std::vector<std::string> carried_variables;
 
   int devices() const { return gpus > 0 ? gpus : cores.count; }
 };
-
-/// The tasks of an allocation as Slurm writes them into SLURM_TASKS_PER_NODE, "2(x3),1" being 7;
-/// 0 where it is nothing of that kind. SLURM_NTASKS may say what an earlier allocation of a
-/// requeued job had.
-int allocated_tasks(const std::string& tasks_per_node);
 
 /// The command that starts `lockstep train` (or site.command) with `arguments` on `ranks` ranks.
 /// Raw output of each rank is copied below `output_folder` unless it is empty: mpirun writes

@@ -9,6 +9,7 @@
 #include "core/base/env.h"
 #include "launcher/launch/host_probe.h"
 #include "launcher/launch/mpirun_version.h"
+#include "launcher/launch/slurm_nodes.h"
 #include "launcher/processes/program_path.h"
 #include "launcher/processes/shell_text.h"
 #include "parallel/comm/mpi_session.h"
@@ -85,6 +86,7 @@ LaunchSite launch_site(const RunFlags& flags) {
     const auto per_node = variables.find("SLURM_TASKS_PER_NODE");
     const int tasks = per_node == variables.end() ? 0 : allocated_tasks(per_node->second);
     site.cores.count = std::max({1, tasks, tasks == 0 ? discovery.slurm_tasks_unused : 0});
+    site.nodes = allocated_nodes(variables);
   }
   if (const auto cpus = variables.find("SLURM_CPUS_PER_TASK"); cpus != variables.end())
     site.cpus_per_task = allocated_tasks(cpus->second);  // a plain number

@@ -28,11 +28,22 @@ bool all_stay(const std::vector<Host>& used, int ranks, const std::vector<Host>&
 }  // namespace
 
 RunHosts::RunHosts(const RunFlags& flags, std::function<void(const std::string&)> say)
-    : flags_(flags), say_(std::move(say)), hosts_(flags.hosts) {}
+    : flags_(flags),
+      say_(std::move(say)),
+      hosts_(flags.hosts),
+      text_(flags.hosts_text),
+      probe_{.path = flags.ssh} {}
+
+void RunHosts::use_nodes(std::vector<Host> nodes, const std::string& srun) {
+  hosts_ = std::move(nodes);
+  text_ = to_string(hosts_);
+  probe_ = {.path = srun, .kind = ProbeProgram::Kind::srun};
+  pause_ = std::chrono::minutes(1);  // each question is a job step, of which Slurm keeps accounts
+}
 
 void RunHosts::read_again() {
   try {
-    hosts_ = parse_hosts(flags_.hosts_text);
+    hosts_ = parse_hosts(text_);
   } catch (const ConfigError& error) {
     say_(fmt::format("{}; the hosts stay {}", error.what(), to_string(hosts_)));
   }
@@ -55,15 +66,15 @@ std::vector<Host> RunHosts::without_refused(std::vector<Host> hosts) const {
 RunHosts::Found RunHosts::find() {
   if (watched()) {
     read_again();
-    watch_.emplace(flags_.hosts_text, flags_.ssh);
+    watch_.emplace(text_, probe_, pause_);
   }
   // Where they are watched, a host that is slow to answer is used as soon as it does.
   constexpr int kBriefly = 2, kLong = 5;  // seconds
   const std::vector<Host> asked = without_refused(hosts_);
-  Found found{.hosts = answering_hosts(asked, flags_.ssh, watched() ? kBriefly : kLong)};
+  Found found{.hosts = answering_hosts(asked, probe_, watched() ? kBriefly : kLong)};
   if (watched() && found.hosts.size() < asked.size() &&
       ranks_on(flags_, slots_of(found.hosts)) == 0)
-    found.hosts = answering_hosts(asked, flags_.ssh, kLong);
+    found.hosts = answering_hosts(asked, probe_, kLong);
   if (found.hosts.empty()) {
     found.why_none = fmt::format("none of the hosts {} answers", to_string(hosts_));
     return found;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <set>
@@ -12,15 +13,18 @@
 
 namespace lockstep {
 
-/// The hosts of a supervised run (--hosts), of which some may be gone, and with --ranks MIN:MAX go
-/// or come while it trains.
+/// The hosts of a supervised run (--hosts, or the nodes of a Slurm allocation), of which some may
+/// be gone, and with --ranks MIN:MAX go or come while it trains.
 class RunHosts {
  public:
   /// `say` gets lines for people.
   RunHosts(const RunFlags& flags, std::function<void(const std::string&)> say);
 
+  /// They are these nodes of the allocation, which srun asks.
+  void use_nodes(std::vector<Host> nodes, const std::string& srun);
+  bool any() const { return !hosts_.empty(); }
   /// Whether they are watched while ranks train.
-  bool watched() const { return flags_.rank_range && !flags_.hosts.empty(); }
+  bool watched() const { return flags_.rank_range && any(); }
 
   struct Found {
     std::vector<Host> hosts;    ///< that answer
@@ -47,6 +51,9 @@ class RunHosts {
   const RunFlags& flags_;
   std::function<void(const std::string&)> say_;
   std::vector<Host> hosts_;
+  std::string text_;  // from which HostWatch reads them again
+  ProbeProgram probe_;
+  std::chrono::milliseconds pause_ = HostWatch::kPause;
   std::optional<HostWatch> watch_;
   std::vector<Host> before_;       // the hosts with ranks before the newest move
   std::set<std::string> refused_;  // names

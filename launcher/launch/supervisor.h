@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// ChildPlan::after_error_s of mpirun, and its after_silence_s where ranks are on several hosts.
-inline constexpr double kMpirunPatience = 20, kMpirunPatienceForHosts = 2;
+/// ChildPlan::after_error_s, and after_silence_s where ranks are on several hosts.
+inline constexpr double kLauncherPatience = 20, kLauncherPatienceForHosts = 2;
 /// More than ranks take to find out that they outlive the death of another one.
 inline constexpr double kSurvivorPatience = 80;
 
@@ -37,8 +37,8 @@ struct ChildPlan {
   /// From the first error of a rank until a launcher that does not end the others is killed; 0:
   /// never. mpirun 4.1 hangs where a stranger holds a connection to it.
   double after_error_s = 0;
-  /// The same where that error tells of silence: mpirun waits for ever for what its daemon on a
-  /// host that is gone would say of the ranks there.
+  /// The same where that error tells of silence: of the ranks on a host that is gone, mpirun waits
+  /// for ever for what its daemon there would say, and srun until Slurm's KillWait is over.
   double after_silence_s = 0;
   /// Called where ranks have outlived the death of another one, with how many they are.
   std::function<void(int)> on_survivors = {};

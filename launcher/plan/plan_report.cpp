@@ -74,6 +74,12 @@ std::string table_text(const PlanReport& report) {
                          100 * (double(plan.table.arena_bytes) / least - 1)));
 }
 
+std::string snapshots_text(const MemoryPlan& plan) {
+  return fmt::format(
+      "  snapshots: under lockstep run, two of {} in the memory of each host (/dev/shm)\n",
+      format_bytes(double(plan.state_bytes)));
+}
+
 std::string layers_text(const MemoryPlan& plan) {
   std::string text = fmt::format("\n  {:<32} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n",
                                  "layer",
@@ -257,7 +263,7 @@ Json json_of(const LayerMemory& row) {
 }  // namespace
 
 std::string to_text(const PlanReport& report, bool layers) {
-  std::string text = head(report) + table_text(report);
+  std::string text = head(report) + table_text(report) + snapshots_text(report.plan);
   if (layers) text += layers_text(report.plan);
   text += step_text(report.plan) + ranks_text(report) + rows_text(report);
   if (report.largest) text += limit_text(report);
@@ -294,6 +300,7 @@ std::string to_json(const PlanReport& report, bool layers) {
             {"total_bytes", plan.table.total()},
             {"limited_bytes", plan.limited_bytes},
             {"fixed_bytes", plan.fixed_bytes},
+            {"state_bytes", plan.state_bytes},
             {"complete", report.subject.complete}};
   json["memory_limit"] = options.memory_limit > 0 ? Json(options.memory_limit) : Json(nullptr);
   json["largest_micro_batch"] = report.largest ? Json(report.largest->micro_batch) : Json(nullptr);

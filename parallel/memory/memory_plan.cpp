@@ -22,6 +22,7 @@
 #include "parallel/memory/micro_batch_search.h"
 #include "parallel/replica/memory_fit.h"
 #include "parallel/training/checkpointing.h"
+#include "parallel/training/memory_snapshots.h"
 #include "parallel/training/run_loaders.h"
 
 namespace lockstep {
@@ -106,6 +107,14 @@ void count_parameters(const Graph& graph, const TrainOptions& options, MemoryPla
 }
 
 /// What this process holds now, of which nothing is planned.
+/// For snapshots in the memory of several hosts.
+std::size_t host_copy_bytes(const PlanRequest& request, const SavedArrays& saved, int rank) {
+  const int on_host = request.ranks_per_host;
+  if (on_host == 0 || request.ranks <= on_host) return 0;
+  const int first = rank - rank % on_host;
+  return MemorySnapshots::copy_bytes(saved, std::min(on_host, request.ranks - first), rank - first);
+}
+
 std::optional<std::uint64_t> context_bytes(const Backend& device, bool on_host) {
   if (on_host) return resident_memory().total();
   const DeviceMemory memory = device.memory();
@@ -244,11 +253,11 @@ MemoryPlan plan_memory_of(Backend& device,
   plan.table[MemoryCategory::context] = context;
   plan.table[MemoryCategory::loader] = loader_bytes(request, batch);
   plan.table[MemoryCategory::image_decoding] = decoding_bytes(request.data, request.options, batch);
-  plan.table[MemoryCategory::snapshot] = Checkpointing::memory_bytes(
-      saved_arrays(
-          nothing, programs.graph(), programs.space(), buffers.parameters->as<float>(), parts),
-      request.ranks,
-      rank);
+  const SavedArrays saved = saved_arrays(
+      nothing, programs.graph(), programs.space(), buffers.parameters->as<float>(), parts);
+  plan.table[MemoryCategory::snapshot] = Checkpointing::memory_bytes(saved, request.ranks, rank) +
+                                         host_copy_bytes(request, saved, rank);
+  plan.state_bytes = copied_bytes(saved, {.offset = 0, .elems = saved.space.elems});
   plan.layers = by_layer(programs, plan.table, packed, options.optimizer);
   count_parameters(programs.graph(), options, plan);
   count_hidden_matrices(

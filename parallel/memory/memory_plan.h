@@ -27,6 +27,9 @@ struct PlanRequest {
   /// What is known of the model's programs, which requests that differ in options or ranks alone
   /// share; see with_sizes(). Null: nothing.
   std::shared_ptr<ProgramSizes> sizes = {};
+  /// Of several hosts, where `lockstep run` has their ranks put snapshots into memory. 0: one host,
+  /// or not known.
+  int ranks_per_host = 0;
 };
 
 /// `request` with a place for the sizes of its programs, unless it has one. A search makes one for
@@ -69,6 +72,8 @@ struct MemoryPlan {
   /// it, but where Sharding::gradients divides gradients with some micro-batches alone.
   std::size_t fixed_bytes = 0;
   std::size_t arena_lower_bound = 0;
+  /// Of all state as a checkpoint has it. Snapshots take two of these in the memory of each host.
+  std::size_t state_bytes = 0;
   double flops_per_step = 0;                ///< of all ranks, for one global batch
   std::vector<Bucket> buckets;              ///< that gradients travel in
   std::uint64_t gradient_window_bytes = 0;  ///< of the gradients: Note [Gradient window]

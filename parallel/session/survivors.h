@@ -19,8 +19,8 @@ namespace lockstep {
 // process, from the newest snapshot, as a restarted one would. What goes wrong on this way ends the
 // ranks, and `lockstep run` starts them anew.
 //
-// Only a rank that died, on processors: NCCL would wait for it on the device, and a rank that is
-// frozen may wake.
+// A rank that is frozen might wake, and is killed first. Only on processors: NCCL would wait for a
+// dead rank on the device.
 
 /// What `lockstep run` allows.
 struct SurvivorTerms {

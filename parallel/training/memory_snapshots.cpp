@@ -32,6 +32,10 @@ MemorySnapshots::MemorySnapshots(Communicator& ranks,
   if (agreement.leads()) pace_.emplace(options.snapshot_seconds);
 }
 
+std::size_t MemorySnapshots::copy_bytes(const SavedArrays& saved, int ranks_of_host, int member) {
+  return copied_bytes(saved, snapshot_parts(saved, ranks_of_host)[std::size_t(member)]);
+}
+
 bool MemorySnapshots::leads_host() const {
   return hosts_.leaders[std::size_t(ranks_.rank())] == ranks_.rank();
 }

@@ -25,6 +25,9 @@ namespace lockstep {
 /// on all hosts. A host that is still writing when the next one is due puts that one off.
 class MemorySnapshots {
  public:
+  /// What copy() takes of the `member`-th of `ranks_of_host`.
+  static std::size_t copy_bytes(const SavedArrays& saved, int ranks_of_host, int member);
+
   /// Collective. Reserves the copy of where there are several hosts.
   MemorySnapshots(Communicator& ranks,
                   const SaveAgreement& agreement,

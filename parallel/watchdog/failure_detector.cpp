@@ -131,6 +131,12 @@ void FailureDetector::goodbye(int number, bool after_error, double now) {
 
 void FailureDetector::closed(int number, double now) { end(number, State::closed, now); }
 
+void FailureDetector::settle(int number, double now) {
+  if (!watches(number)) return;
+  end(number, State::left, now);
+  at(number).state = State::left;
+}
+
 void FailureDetector::lose_sight(int number, double now) {
   if (!is_present(number)) return;
   end(number, State::unseen, now);

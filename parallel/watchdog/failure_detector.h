@@ -31,6 +31,7 @@ struct Verdict {
   bool has_left = false;    ///< stuck: the others wait for a rank that said goodbye
   int below = 0;            ///< frozen: ranks that rank 0 hears of through it, silent as well
   bool is_cut_off = false;  ///< frozen: rank 0, by itself, as it hears of no other host
+  bool killed = false;      ///< frozen: by the judge, so that the others continue
 };
 
 /// The decisions of a watchdog, free of sockets and clocks: whoever calls says what was seen and
@@ -84,6 +85,8 @@ class FailureDetector {
   void hold(int rank, double now);
   void goodbye(int rank, bool after_error, double now);
   void closed(int rank, double now);
+  /// What became of `rank` has been judged, and the others continue.
+  void settle(int rank, double now);
 
   std::optional<Verdict> judge(double now) const;
   /// The last that was heard of a watched rank; its collective's name belongs to the judge.

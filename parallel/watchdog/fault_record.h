@@ -24,6 +24,7 @@ struct FaultRecord {
   std::string cause;         ///< one line: what was expected, what came
   std::string hint;          ///< what to do; may be empty
   std::string details;       ///< whole lines, for who reads them where they happened; may be empty
+  bool has_died = false;     ///< the process is gone: other ranks can continue without it
   int exit_code = 1;
   int seen_by = -1;  ///< rank that noticed, where that is not the faulting rank itself
 };

@@ -56,6 +56,7 @@ PackedRecord pack(const FaultRecord& record, bool said) {
   packed.exit_code = record.exit_code;
   packed.seen_by = record.seen_by;
   packed.said = said ? 1 : 0;
+  packed.has_died = record.has_died ? 1 : 0;
   fill(packed.host, record.host);
   fill(packed.stage, record.stage);
   fill(packed.phase, record.phase);
@@ -78,6 +79,7 @@ FaultRecord unpack(const PackedRecord& packed) {
   record.hint = text_of(packed.hint);
   record.exit_code = packed.exit_code;
   record.seen_by = packed.seen_by;
+  record.has_died = packed.has_died != 0;
   return record;
 }
 

@@ -73,6 +73,7 @@ struct PackedRecord {
   std::int64_t process = 0, step = 0;
   std::int32_t rank = -1, exit_code = 1, seen_by = -1;
   std::uint8_t said = 0;  ///< the screen has it
+  std::uint8_t has_died = 0;
   char host[64] = {}, stage[16] = {}, phase[16] = {}, collective[64] = {};
   char cause[1024] = {}, hint[512] = {};
 };

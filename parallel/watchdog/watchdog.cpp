@@ -6,7 +6,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <exception>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <mutex>
 #include <optional>
@@ -25,6 +24,7 @@
 #include "parallel/watchdog/failure_report.h"
 #include "parallel/watchdog/heartbeat_node.h"
 #include "parallel/watchdog/heartbeat_transport.h"
+#include "parallel/watchdog/rank_processes.h"
 #include "parallel/watchdog/stranger_watch.h"
 
 namespace lockstep {
@@ -39,20 +39,6 @@ constexpr std::chrono::milliseconds kMaxLastWords{2000};
 /// So long after a verdict that ranks come to by themselves all of them have: the connection closed
 /// for all at once, and each looks every 50 ms; or each looks in its next beat.
 constexpr double kOthersSeeDeathSeconds = 0.25, kOthersSeeSilenceSeconds = 0.5;
-
-/// Whether a debugger holds a process of this machine.
-bool is_traced(std::int64_t process) {
-  char path[64] = {};
-  *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/status", process).out = '\0';
-  const watch::Descriptor file(open(path, O_RDONLY | O_CLOEXEC));
-  char text[1024];
-  const ssize_t size = file.valid() ? read(file.get(), text, sizeof text) : 0;
-  const std::string_view status(text, std::size_t(std::max<ssize_t>(size, 0)));
-  constexpr std::string_view kKey = "TracerPid:\t";
-  const std::size_t at = status.find(kKey);
-  return at != std::string_view::npos && at + kKey.size() < status.size() &&
-         status[at + kKey.size()] != '0';
-}
 
 }  // namespace
 
@@ -72,7 +58,8 @@ class Watchdog::State final : public watch::PeerListener {
         exceptions_(std::uncaught_exceptions()),
         peers_(host, limits.any(), fan_out),
         node_(peers_.tree(), peers_.rank(), limits, now()),
-        strangers_(peers_, std::move(job_addresses), limits.training_s) {
+        strangers_(peers_, std::move(job_addresses), limits.training_s),
+        processes_(peers_) {
     alone_ = peers_.size() == 1 || !peers_.wanted();
     if (!alone_) meet(host);
     watching_ = true;
@@ -195,10 +182,16 @@ class Watchdog::State final : public watch::PeerListener {
     }
     if (death_ && (time >= end_at_ || patience_s_ == 0)) end(*death_, false, true, -1);
     // Judging takes time for each rank: not at every message of every rank.
-    if (spoken_ || alone_ || (!beats && !node_.judges_soon())) return;
+    if ((spoken_ && !death_) || alone_ || (!beats && !node_.judges_soon())) return;
     // As of then: where all ranks were stopped since, no rank would know of it yet.
-    const auto verdict = node_.detector().judge(time);
+    auto verdict = node_.detector().judge(time);
     if (!verdict || is_held(*verdict)) return;
+    if (patience_s_ > 0 && verdict->kind == Verdict::Kind::frozen) {
+      const auto kill = processes_.kill_frozen(*verdict, speaks_of(*verdict), time);
+      if (kill == watch::RankProcesses::Kill::waits) return;
+      verdict->killed = kill == watch::RankProcesses::Kill::done;
+    }
+    if (death_) return node_.detector().settle(verdict->rank, time);  // of a second MPI tells
     // Rank 0 may not know yet.
     const bool is_known = peers_.rank() == 0 || verdict->rank == 0;
     leave(record_of(*verdict), speaks_of(*verdict), is_known, -1, pause_before_end(*verdict));
@@ -220,12 +213,9 @@ class Watchdog::State final : public watch::PeerListener {
   /// at once, so that the rank could not tell.
   bool is_held(const Verdict& verdict) {
     if (verdict.kind != Verdict::Kind::frozen && verdict.kind != Verdict::Kind::stuck) return false;
-    const watch::Peers::Card& own = peers_.card(peers_.rank());
     bool held = false;
     for (int r = 0; r < peers_.size(); ++r) {
-      const watch::Peers::Card& card = peers_.card(r);
-      if (!card.on_machine_of(own) || !node_.detector().is_present(r) || !is_traced(card.process))
-        continue;
+      if (!node_.detector().is_present(r) || !processes_.is_traced(r)) continue;
       node_.detector().hold(r, now());
       held = true;
     }
@@ -236,7 +226,7 @@ class Watchdog::State final : public watch::PeerListener {
     if (has_launcher_ && getppid() != parent_) end_without_launcher();
     if (alone_) return;
     const PositionNote note = position_.read();
-    const bool traced = is_traced(getpid());
+    const bool traced = watch::is_traced(getpid());
     const watch::Beat own = watch::pack(note, traced);
     node_.on_own_beat(own, time);
     const bool passes_on = peers_.parent_is_idle();
@@ -329,8 +319,7 @@ class Watchdog::State final : public watch::PeerListener {
              bool said,
              int from,
              std::optional<std::chrono::duration<double>> pause = {}) {
-    if (patience_s_ > 0 && record.cause == kDiedWithoutAWord)
-      return outlive(record, reports, said, from);
+    if (patience_s_ > 0 && record.has_died) return outlive(record, reports, said, from);
     end(record, reports, said, from, pause);
   }
 
@@ -339,6 +328,7 @@ class Watchdog::State final : public watch::PeerListener {
     const double patience_s = patience_s_;
     end_at_ = now() + patience_s;
     spoken_ = true;
+    node_.detector().settle(record.rank, now());
     // In case that the handler hangs in a dead file system.
     const auto written = std::make_shared<std::atomic<bool>>(false);
     try {
@@ -413,6 +403,7 @@ class Watchdog::State final : public watch::PeerListener {
   watch::Peers peers_;
   watch::HeartbeatNode node_;
   StrangerWatch strangers_;
+  watch::RankProcesses processes_;
   std::string blindness_;
   bool spoken_ = false;             // this rank ends, and has said why
   std::atomic<bool> alone_{false};  // watches its launcher only

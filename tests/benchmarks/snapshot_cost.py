@@ -1,70 +1,134 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What snapshots in memory cost a quiet run: `lockstep run` with --snapshot-every auto and 0, in turn.
+"""What snapshots in memory cost a quiet run: within one run, windows of steps with a snapshot and those around them.
 
-snapshot_cost.py [--program FILE] [--pairs N] [cases...]
+snapshot_cost.py [--program FILE] [--seconds S] [cases...]
 
-A run's time is that between two of its step lines on the console, after the first quarter of its steps: evaluations and
-checkpoints are off, so that nothing else lies between. The order within a pair changes from pair to pair. Prints the
-medians of milliseconds a step, and of the pairs' ratios (least to most), and how many snapshots a run took.
+A run prints its steps in windows. A snapshot is in the windows from the one with its step to the one in which its folder
+was complete. What these took longer than as many steps of the windows between this snapshot and its neighbours is what
+the snapshot cost: stall, the writing thread, and what that takes of caches and memory. So each is compared with the
+seconds around it, which a neighbour on the machine disturbs alike. Evaluations and checkpoints are off.
+
+Prints milliseconds a step and a snapshot (mean and its standard error), the interval that --snapshot-every auto chooses
+(at least 1 s, and 200 times what a snapshot takes: measured where the case runs with auto, else reckoned from how long
+one was written), and the share: milliseconds a snapshot / interval.
 """
 import argparse
-import json
 import os
 import pathlib
 import re
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**{k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "LOCKSTEP_"))},
                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 TEXT = f"text:{PROJECT / 'docs/commands/train.md'}"
-CASES = {  # flags, steps, steps between lines
-    "convnet": (("--model=convnet", "--data=synthetic:28x28x1:10", "--micro-batch=32", "--global-batch=64"), 1200, 20),
+MIN_INTERVAL_S, SHARE = 1, 0.005  # parallel/training/snapshot_pace.h
+CASES = {  # flags, steps in a window, --snapshot-every
+    "convnet": (("--model=convnet", "--data=synthetic:28x28x1:10", "--micro-batch=32", "--global-batch=64"), 5, "auto"),
     "nanogpt": (("--model=gpt", "--layers=4", "--heads=4", "--width=128", "--context=64", "--tied-head=on", "--dropout=0",
-                 "--optimizer=adamw", f"--data={TEXT}", "--micro-batch=6", "--global-batch=12"), 1600, 40),
-    "gpt2-124m": (("--model=gpt2-124m", f"--data={TEXT}", "--micro-batch=1", "--global-batch=2"), 24, 2),
+                 "--optimizer=adamw", f"--data={TEXT}", "--micro-batch=6", "--global-batch=12"), 5, "auto"),
+    "gpt2-124m": (("--model=gpt2-124m", "--optimizer=adamw", f"--data={TEXT}", "--micro-batch=1", "--global-batch=2"), 1, "30s"),
 }
 
 
-def measure(program, flags, steps, every, snapshots):
-    """(milliseconds a step, snapshots)"""
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder) / "run"
-        command = [program, "run", "--ranks=2", f"--out={out}", f"--steps={steps}", f"--log-every={every}", "--eval-every=0",
-                   "--checkpoint-every=1000h", f"--snapshot-every={snapshots}", "--noise-scale-every=0", "--tensorboard=off", *flags]
-        moments = []
-        with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
-            for line in process.stdout:
-                if (step := re.match(r"step (\d+)/", line)) and int(step[1]) >= steps / 4:
-                    moments.append((int(step[1]), time.monotonic()))
-        if process.returncode != 0:
-            raise SystemExit(f"{' '.join(map(str, command))}: exit code {process.returncode}")
-        (first, begin), (last, end) = moments[0], moments[-1]
-        taken = json.loads((out / "summary.json").read_text()).get("snapshots", 0)
-        return 1e3 * (end - begin) / (last - first), taken
+class Run:
+    """`lines`: (step, when its line came); `written`: {step of a snapshot: when its folder was complete}."""
+
+    def __init__(self, program, flags, every, snapshots, seconds):
+        self.lines, self.written = [], {}
+        with tempfile.TemporaryDirectory() as folder:
+            self.out = pathlib.Path(folder) / "run"
+            command = [program, "run", "--ranks=2", f"--out={self.out}", "--steps=100000000", "--lr-schedule=constant",
+                       f"--log-every={every}", "--eval-every=0", "--checkpoint-every=1000h",
+                       f"--snapshot-every={snapshots}", "--noise-scale-every=0", "--tensorboard=off", *flags]
+            with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as self.process:
+                watcher = threading.Thread(target=self.watch)
+                watcher.start()
+                for line in self.process.stdout:
+                    if step := re.match(r"step (\d+)/", line):
+                        self.lines.append((int(step[1]), time.monotonic()))
+                        if self.lines[-1][1] - self.lines[0][1] > seconds and self.process.poll() is None:
+                            self.process.terminate()
+                            seconds = float("inf")
+                self.process.wait()
+                watcher.join()
+        if self.process.returncode not in (0, 75):
+            raise SystemExit(f"{' '.join(map(str, command))}: exit code {self.process.returncode}")
+
+    def watch(self):
+        memory = None
+        while self.process.poll() is None:
+            time.sleep(0.002)
+            try:
+                memory = memory or pathlib.Path((self.out / ".snapshots").read_text().split("\n")[0])
+                for name in os.listdir(memory):
+                    if re.fullmatch(r"step_\d+", name):
+                        self.written.setdefault(int(name[5:]), time.monotonic())
+            except OSError:
+                continue
+
+
+def costs(run):
+    """(seconds that each snapshot cost, seconds from its step until it was written), and seconds a step without."""
+    windows = [(first, last, begin, end) for (first, begin), (last, end) in zip(run.lines, run.lines[1:])]
+    snapshots = sorted(run.written.items())
+    # The program warms up in its first tenth, and its end is not training.
+    begin, end = run.lines[len(run.lines) // 10][1], run.lines[-1][1]
+    found, plain = [], []
+
+    def of(step, written):
+        """Indices of the windows that a snapshot is in."""
+        return {i for i, (first, last, since, until) in enumerate(windows)
+                if first < step <= last or (last >= step and since < written)}
+
+    inside = [of(step, written) for step, written in snapshots]
+    busy = set().union(*inside)
+    for n, (step, written) in enumerate(snapshots):
+        mine = inside[n]
+        if not mine or windows[min(mine)][2] < begin or written > end:
+            continue
+        after = min(inside[n + 1]) if n + 1 < len(snapshots) and inside[n + 1] else len(windows)
+        before = max(inside[n - 1]) if n > 0 and inside[n - 1] else -1
+        around = [windows[i] for i in range(before + 1, after) if i not in busy]
+        if len(around) < 4:
+            continue
+        step_s = sum(w[3] - w[2] for w in around) / sum(w[1] - w[0] for w in around)
+        plain.append(step_s)
+        took = sum(windows[i][3] - windows[i][2] for i in mine)
+        steps = sum(windows[i][1] - windows[i][0] for i in mine)
+        taken = next(w[2] for w in windows if w[0] < step <= w[1])
+        found.append((took - steps * step_s, written - taken))
+    return found, statistics.mean(plain) if plain else 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=PROJECT / "build/release/lockstep")
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=120, help="of each case")
     parser.add_argument("cases", nargs="*", default=list(CASES))
     arguments = parser.parse_args()
-    print("| case | without, ms | with, ms | with / without | pairs | snapshots a run |\n|---|--:|--:|--:|--:|--:|")
+    print("| case | ms a step | snapshots | ms a snapshot | interval | share of the time |\n|---|--:|--:|--:|--:|--:|")
     for case in arguments.cases:
-        runs = {"auto": [], "0": []}
-        for pair in range(arguments.pairs):
-            for snapshots in ("auto", "0") if pair % 2 == 0 else ("0", "auto"):
-                runs[snapshots].append(measure(arguments.program, *CASES[case], snapshots))
-        ms = {name: [run[0] for run in of] for name, of in runs.items()}
-        ratios = [a / b for a, b in zip(ms["auto"], ms["0"])]
-        print(f"| {case} | {statistics.median(ms['0']):.4g} | {statistics.median(ms['auto']):.4g} "
-              f"| {statistics.median(ratios):.4f} ({min(ratios):.4f} to {max(ratios):.4f}) | {arguments.pairs} "
-              f"| {statistics.median(run[1] for run in runs['auto']):.0f} |", flush=True)
+        flags, every, snapshots = CASES[case]
+        run = Run(arguments.program, flags, every, snapshots, arguments.seconds)
+        found, step_s = costs(run)
+        if len(found) < 2:
+            raise SystemExit(f"{case}: {len(found)} snapshots to compare in {arguments.seconds:g} s")
+        excess = [cost for cost, _ in found]
+        error = statistics.stdev(excess) / len(excess) ** 0.5
+        moments = sorted(run.written.values())
+        if snapshots == "auto":
+            interval = statistics.median(b - a for a, b in zip(moments, moments[1:]))
+        else:
+            interval = max(MIN_INTERVAL_S, statistics.median(seconds for _, seconds in found) / SHARE)
+        print(f"| {case} | {1e3 * step_s:.4g} | {len(found)} | {1e3 * statistics.mean(excess):.2f} ± {1e3 * error:.2f} "
+              f"| {interval:.1f} s | {100 * statistics.mean(excess) / interval:.3f} ± {100 * error / interval:.3f}% |",
+              flush=True)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random faults, one after the other, on a run that `lockstep run` stands by.
 
-soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--ranks N] [--step-ms T] [--seed S]
-        [--log FILE]
+soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--faults N] [--ranks N|MIN:MAX] [--kinds usual|all]
+        [--step-ms T] [--seed S] [--log FILE]
 
 The run is of so many steps that it takes about M minutes undisturbed, and meets a fault every
-SECONDS on average: a rank or mpirun killed, a rank stopped (until the others give it up), SIGTERM
-and a new start by hand, as a requeue would do, or a disk that is full for two seconds. It has to
-end with the bits of the undisturbed run, no step told twice and nothing left over. Prints the useful
-share of time:
+SECONDS on average, N at most: a rank or mpirun killed, a rank stopped (until the others give it up),
+SIGTERM and a new start by hand, as a requeue would do, or a disk that is full for two seconds. With
+--kinds all also two ranks killed at once, a rank killed while others recover from the death of
+another, all ranks killed and their snapshots in memory lost, and `lockstep run` killed with all below
+it and started anew by hand. It has to end with the bits of the undisturbed run, no step told twice
+and nothing left over, and never stands still for a minute. Prints what a fault cost by the fault
+lines of metrics.jsonl, and the useful share of time:
 
   undisturbed seconds / (seconds of the run - injected downtime)
+
+and the same without the downtime taken off.
 
 Every rank sleeps T ms in each step (default 10), so that the machine has time for other work; the
 undisturbed run of all steps, for the bits, does not, and the undisturbed seconds are reckoned: the
@@ -27,6 +32,7 @@ import pathlib
 import random
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -41,12 +47,18 @@ FLAGS = ["--model=mlp", "--hidden=256,256", "--dropout=0.1", "--data=glyphs", "-
          *(f"--timeout-{stage}=10" for stage in ("start", "evaluation", "save"))]
 STANDING_BY = ["--max-restarts=1000", "--backoff=0.1", "--grace=30"]
 DISK_FULL_S = 2
-KINDS = ("kill a rank", "kill mpirun", "stop a rank", "SIGTERM and requeue", "disk full")
+STANDS_STILL_S = 60
+USUAL = ("kill a rank", "kill mpirun", "stop a rank", "SIGTERM and requeue", "disk full")
+KINDS = {"usual": USUAL, "all": (*USUAL, "kill two ranks", "kill during recovery", "lose the snapshots",
+                                 "kill lockstep run")}
 
 
 class Soak:
     def __init__(self, program, shim, ranks, step_ms, log):
-        self.program, self.shim, self.ranks, self.log = program, shim, ranks, log
+        self.program, self.shim, self.log = program, shim, log
+        self.ranks = [f"--ranks={ranks}"]
+        if ":" in ranks:  # as many as that although the host has fewer cores
+            self.ranks.append(f"--hosts=localhost:{ranks.split(':')[1]}")
         self.pace = {"LOCKSTEP_FAULT": "rank=*,stage=training,phase=loading,times=1000000000,"
                                        f"do=sleep:{step_ms / 1000}"} if step_ms > 0 else {}
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-soak-"))
@@ -60,8 +72,8 @@ class Soak:
 
     def start(self, out, steps, paced=True):
         output = open(self.folder / f"{out}.output", "a")
-        command = [self.program, "run", *FLAGS, *STANDING_BY, f"--ranks={self.ranks}",
-                   f"--steps={steps}", f"--out={out}"]
+        command = [self.program, "run", *FLAGS, *STANDING_BY, *self.ranks, f"--steps={steps}",
+                   f"--out={out}"]
         return subprocess.Popen(command, cwd=self.folder, stdout=output,
                                 env={**self.environment, **(self.pace if paced else {})},
                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -98,10 +110,32 @@ class Soak:
     def play(self, kind, draw, process, out, steps):
         """Returns the process of the run, which may be a new one; None: nothing could be done."""
         ranks, launcher = self.below(process)
-        if len(ranks) < self.ranks or launcher is None:
+        if not ranks or launcher is None:
             return None
         if kind == "kill a rank":
             send(draw.choice(ranks), signal.SIGKILL)
+        elif kind == "kill two ranks":
+            for rank in draw.sample(ranks, min(2, len(ranks))):
+                send(rank, signal.SIGKILL)
+        elif kind == "kill during recovery":
+            send(draw.choice(ranks), signal.SIGKILL)
+            time.sleep(draw.uniform(0.05, 1.5))
+            left, _ = self.below(process)
+            if left:
+                send(draw.choice(left), signal.SIGKILL)
+        elif kind == "lose the snapshots":
+            for rank in ranks:
+                send(rank, signal.SIGSTOP)  # so that none writes another one
+            self.lose_snapshots(out)
+            for rank in ranks:
+                send(rank, signal.SIGKILL)
+        elif kind == "kill lockstep run":
+            for pid in (process.pid, *children(process.pid)):
+                send(pid, signal.SIGSTOP)
+            for pid in (*children(process.pid), process.pid):
+                send(pid, signal.SIGKILL)
+            process.wait()
+            process = self.start(out, steps)
         elif kind == "kill mpirun":
             send(launcher, signal.SIGKILL)
         elif kind == "stop a rank":
@@ -122,6 +156,14 @@ class Soak:
             self.downtime[kind] += time.monotonic() - ended
         return process
 
+    def lose_snapshots(self, out):
+        try:
+            memory = pathlib.Path((self.folder / out / ".snapshots").read_text().split("\n")[0])
+        except OSError:
+            return
+        for snapshot in memory.glob("step_*"):
+            shutil.rmtree(snapshot, ignore_errors=True)
+
     def stop(self, rank, process):
         began = time.monotonic()
         send(rank, signal.SIGSTOP)
@@ -132,16 +174,28 @@ class Soak:
             time.sleep(0.01)
         self.downtime["stop a rank"] += time.monotonic() - began
 
-    def disturbed(self, out, steps, every, draw):
+    def moves(self, process, out):
+        """Ends everything where the run has written nothing for so long."""
+        moved = os.path.getmtime(self.folder / f"{out}.output")
+        if time.time() - moved > STANDS_STILL_S:
+            raise SystemExit(f"the run stands still:\n{states([process.pid, *children(process.pid)])}\n" +
+                             self.output(out)[-3000:])
+
+    def disturbed(self, out, steps, every, faults, kinds, draw):
         """Seconds until the run was complete."""
         began = time.monotonic()
         process = self.start(out, steps)
+        due = began + draw.expovariate(1 / every)
         while True:
             try:
-                code = process.wait(timeout=draw.expovariate(1 / every))
+                code = process.wait(timeout=min(max(0, due - time.monotonic()), STANDS_STILL_S / 6))
             except subprocess.TimeoutExpired:
-                kind = draw.choice(KINDS)
+                self.moves(process, out)
+                if time.monotonic() < due or sum(self.played.values()) >= faults:
+                    continue
+                kind = draw.choice(kinds)
                 next_process = self.play(kind, draw, process, out, steps)
+                due = time.monotonic() + draw.expovariate(1 / every)
                 if next_process is None:
                     continue
                 process = next_process
@@ -152,6 +206,18 @@ class Soak:
             if code != 0:
                 raise SystemExit(f"exit code {code}:\n{self.output(out)[-3000:]}")
             return time.monotonic() - began
+
+    def cost(self, out):
+        """Of the faults in metrics.jsonl: lost steps and seconds, median and worst; how many were outlived."""
+        lines = [json.loads(line) for line in (self.folder / out / "metrics.jsonl").read_text().splitlines()
+                 if '"fault"' in line]
+        if not lines:
+            return "no fault in metrics.jsonl"
+        steps = [line["lost_steps"] for line in lines if line["lost_steps"] >= 0]  # -1: not known
+        seconds = [line["seconds"] for line in lines]
+        return (f"{len(lines)} faults in metrics.jsonl, {sum(line['survivors'] > 0 for line in lines)} of them outlived: "
+                f"steps lost {statistics.median(steps):.0f}, worst {max(steps)}; "
+                f"seconds {statistics.median(seconds):.2f}, worst {max(seconds):.2f}")
 
     def check(self, out, expected):
         wrong = []
@@ -181,7 +247,9 @@ def main():
     parser.add_argument("shim")
     parser.add_argument("--minutes", type=float, default=60, help="of undisturbed training")
     parser.add_argument("--every", type=float, default=30, help="seconds between faults")
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--faults", type=int, default=10**9, help="at most")
+    parser.add_argument("--ranks", default="2")
+    parser.add_argument("--kinds", choices=KINDS, default="usual")
     parser.add_argument("--step-ms", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log")
@@ -200,13 +268,14 @@ def main():
         seconds = steps * step_s
         print(f"undisturbed: {steps} steps of {step_s * 1000:.2f} ms: {seconds:.1f} s", file=log,
               flush=True)
-        wall = soak.disturbed("run", steps, arguments.every, random.Random(arguments.seed))
+        wall = soak.disturbed("run", steps, arguments.every, arguments.faults, KINDS[arguments.kinds],
+                              random.Random(arguments.seed))
         wrong = soak.check("run", expected)
         down = sum(soak.downtime.values())
         counts = ", ".join(f"{n} x {kind}" for kind, n in sorted(soak.played.items()))
         print(f"{sum(soak.played.values())} faults ({counts}) in {wall:.1f} s; injected downtime "
-              f"{down:.1f} s; useful share {seconds / (wall - down):.2%}; "
-              f"{'; '.join(wrong) or 'same bits'}", flush=True)
+              f"{down:.1f} s; useful share {seconds / (wall - down):.2%}, {seconds / wall:.2%} of all; "
+              f"{soak.cost('run')}; {'; '.join(wrong) or 'same bits'}", flush=True)
     finally:
         shutil.rmtree(soak.folder, ignore_errors=True)
     sys.exit(1 if wrong else 0)

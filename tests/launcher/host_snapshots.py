@@ -120,6 +120,8 @@ exit $code
         for pid in self.ranks():
             os.kill(pid, signal.SIGKILL)
         self.expect_end(process, 1)
+        planned = self.planned("--ranks=4", "--ranks-per-host=2")
+        self.assertEqual(planned["planned_bytes"], self.summary()["memory_planned_bytes"])
 
     def test_the_next_supervisor_takes_them_over(self):
         process = self.start_on_hosts("--max-restarts=0")

@@ -31,7 +31,7 @@ class HostWatchTest : public testing::Test {
     std::ofstream(folder_ / name) << text;
   }
   HostWatch watch() const {
-    return HostWatch((folder_ / "hosts").string(), (folder_ / "ssh").string(), 20ms);
+    return HostWatch((folder_ / "hosts").string(), {.path = (folder_ / "ssh").string()}, 20ms);
   }
   /// What it finds within `patience`.
   static std::optional<Hosts> find(HostWatch& watch,

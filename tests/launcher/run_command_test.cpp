@@ -12,6 +12,7 @@
 #include "launcher/launch/restart_policy.h"
 #include "launcher/launch/run_flags.h"
 #include "launcher/launch/run_progress.h"
+#include "launcher/launch/slurm_nodes.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -155,9 +156,10 @@ TEST(Hosts, OnlyThoseThatAnswerRemain) {
   std::ofstream(probe)
       << "#!/bin/bash\n[[ $* == '-o BatchMode=yes -o ConnectTimeout=5 b true' ]]\n";
   fs::permissions(probe, fs::perms::owner_all);
-  EXPECT_EQ(to_string(answering_hosts(parse_hosts("a:1,b:2,localhost:4"), probe.string())),
-            "b:2,localhost:4");
-  EXPECT_TRUE(answering_hosts(parse_hosts("a"), "/no/such/ssh").empty());
+  EXPECT_EQ(
+      to_string(answering_hosts(parse_hosts("a:1,b:2,localhost:4"), {.path = probe.string()})),
+      "b:2,localhost:4");
+  EXPECT_TRUE(answering_hosts(parse_hosts("a"), {.path = "/no/such/ssh"}).empty());
   fs::remove(probe);
 }
 
@@ -191,7 +193,15 @@ TEST(LaunchCommand, SrunTakesTheCpusOfTheAllocation) {
               HasSubstr("\"--cpus-per-task=8\", \"/opt/lockstep\""));
 }
 
+TEST(LaunchCommand, SrunOnNodesThatAreLeft) {
+  LaunchSite allocation = site();
+  allocation.hosts = parse_hosts("n1:2,n3:2,n4:2");
+  EXPECT_THAT(testing::PrintToString(launch_command(Launcher::srun, 3, allocation, {}, "/out")),
+              HasSubstr("\"--overlap\", \"--nodes\", \"2\", \"--nodelist\", \"n1,n3\""));
+}
+
 TEST(LaunchCommand, TasksOfAnAllocation) {
+  EXPECT_THAT(tasks_by_node("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_EQ(allocated_tasks("2(x3),1"), 7);
   EXPECT_EQ(allocated_tasks("4"), 4);
   EXPECT_EQ(allocated_tasks(""), 0);

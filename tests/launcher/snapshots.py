@@ -36,6 +36,14 @@ class Snapshots(SupervisedTest):
             return max(steps, default=-1) if max(steps, default=-1) > after else None
         return self.await_that(newer, "no snapshot")
 
+    def expect_planned_size(self):
+        """The newest one has the bytes of `lockstep plan`, and the heads of its files."""
+        newest = max(self.snapshots()[0].glob("step_*"))
+        files = [path.stat().st_size for path in newest.glob("*.safetensors")]
+        planned = self.planned("--ranks=2")["state_bytes"]
+        self.assertGreaterEqual(sum(files), planned)
+        self.assertLess(sum(files), planned + len(files) * 8192)
+
     def test_a_restart_continues_from_memory(self):
         process = self.run_supervised("--checkpoint-every=100000", "--snapshot-every=0.05s")
         step = -1
@@ -80,6 +88,7 @@ class Snapshots(SupervisedTest):
             process.wait()
             self.await_that(lambda: not processes_with(str(self.folder / "run")), "processes are left")
             self.assertEqual(len(self.snapshots()), 1)
+            self.expect_planned_size()
             process = self.start("run", "--ranks=2", "--checkpoint-every=100000", named, out=out)
             self.assertEqual(self.finish(process), 0, self.texts())
             resumed = int(re.search(r"snapshot in memory, .*, (\d+) steps done", self.texts()[0])[1])

@@ -22,14 +22,14 @@ class Survivors(ElasticTest):
         linked = b"MPIX_Comm_shrink" in pathlib.Path(self.program).read_bytes()
         self.outlive = linked and "(Open MPI) 4" not in self.run_command(["mpirun", "--version"]).stdout
 
-    def kill(self, *victims, start=1, ranks="1:4", flags=()):
+    def kill(self, *victims, start=1, ranks="1:4", flags=(), how=signal.SIGKILL):
         """A run on four ranks, some of which are killed by their number. Returns it and its processes before."""
         process = self.start_elastic(ranks, "--hosts=localhost:4", "--snapshot-every=0.05s", *flags)
         self.await_training(start)
         pids = self.by_rank(self.await_ranks(4))
         self.await_text("step 100/")
         for victim in victims:
-            os.kill(pids[victim], signal.SIGKILL)
+            os.kill(pids[victim], how)
         return process, pids
 
     @staticmethod
@@ -68,6 +68,14 @@ class Survivors(ElasticTest):
                 self.continue_on_all(process)
                 self.assertEqual(self.faults(), [(1, 3 if self.outlive else 0)])
                 self.assertIn("1 restarts", self.texts()[0])
+
+    def test_a_frozen_rank_is_killed(self):
+        process, _ = self.kill(2, flags=["--timeout=3"], how=signal.SIGSTOP)
+        self.continue_on_all(process)
+        self.assertEqual(self.faults(), [(1, 3 if self.outlive else 0)])
+        lines = (self.folder / "run/metrics.jsonl").read_text().splitlines()
+        fault = next(json.loads(line)["fault"] for line in lines if "fault" in line)
+        self.assertIn("frozen" if self.outlive else "no sign of life", fault)
 
     def test_two_that_die_at_once(self):
         process, _ = self.kill(0, 3)

@@ -83,10 +83,13 @@ TEST(Watchdog, ADeadRankEndsTheOthersWithinTwoSeconds) {
 }
 
 /// A rank that outlives a death: ends with 40 + the rank that died, once it has its record.
-int outlive(ForkedCommunicator& world, SharedMemory& memory, double patience_s) {
+int outlive(ForkedCommunicator& world,
+            SharedMemory& memory,
+            double patience_s,
+            const WatchLimits& limits = {}) {
   Position position;
   position.enter(RunStage::training);
-  Watchdog watchdog(world, position, failure_handler(memory));
+  Watchdog watchdog(world, position, failure_handler(memory), limits);
   watchdog.outlive_deaths(patience_s);
   ++memory.flags[kReady];
   while (memory.flags[kStop] == 0) std::this_thread::sleep_for(1ms);
@@ -109,6 +112,38 @@ TEST(Watchdog, RanksOutliveADeathWithItsRecord) {
     EXPECT_EQ(ranks.memory().flags[kRecords], 3);
     EXPECT_EQ(ranks.memory().flags[kSpoken], 1);
   }
+}
+
+TEST(Watchdog, AFrozenRankIsKilledWhereTheOthersOutliveIt) {
+  for (const int frozen : {2, 0}) {
+    ForkedRanks ranks(4, [](ForkedCommunicator& world, SharedMemory& memory) {
+      return outlive(world, memory, 30, kThreeSeconds);
+    });
+    ranks.await(kReady, 4);
+    ranks.signal(frozen, SIGSTOP);
+    ranks.await(kRecords, 3);
+    ranks.memory().flags[kStop] = 1;
+    const Endings endings = ranks.wait(5);
+    for (int r = 0; r < 4; ++r)
+      EXPECT_EQ(endings[std::size_t(r)], r == frozen ? 1000 + SIGKILL : 40 + frozen)
+          << "rank " << r;
+    EXPECT_EQ(ranks.memory().flags[kRecords], 3);
+    EXPECT_EQ(ranks.memory().flags[kSpoken], 1);
+  }
+}
+
+TEST(Watchdog, TwoThatAreFrozenAreKilled) {
+  ForkedRanks ranks(4, [](ForkedCommunicator& world, SharedMemory& memory) {
+    return outlive(world, memory, 30, kThreeSeconds);
+  });
+  ranks.await(kReady, 4);
+  ranks.signal(1, SIGSTOP);
+  std::this_thread::sleep_for(300ms);
+  ranks.signal(3, SIGSTOP);
+  ranks.await(kRecords, 2);
+  std::this_thread::sleep_for(1s);
+  ranks.memory().flags[kStop] = 1;
+  EXPECT_THAT(ranks.wait(5), ElementsAre(41, 1000 + SIGKILL, 41, 1000 + SIGKILL));
 }
 
 TEST(Watchdog, ARankThatDoesNotNoticeADeathInTimeEndsWithIt) {

@@ -91,6 +91,19 @@ class Cluster:
                 pass  # went with the others
 
 
+    def is_idle(self, node):
+        command = ["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]
+        shown = subprocess.run(command, env=self.environment, check=True, text=True, stdout=subprocess.PIPE)
+        return shown.stdout.strip() == "idle"
+
+    def revive(self, node):
+        """A node that was killed."""
+        if not self.is_idle(node):
+            subprocess.run(["scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=killed"], env=self.environment,
+                           check=True)  # what Slurm may not know yet
+            subprocess.run(["slurmd", "-N", node], env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
+
 class SlurmTest(unittest.TestCase):
     program = ""
     cluster = None
@@ -235,6 +248,25 @@ sleep 30
         self.assertEqual(self.field("NodeList"), "n1")
         self.assertEqual(self.sha(), self.undisturbed())
 
+    def test_a_job_continues_without_a_node_that_is_lost(self):
+        self.cluster.revive("n3")
+        self.await_that(lambda: self.cluster.is_idle("n3"), "n3 does not come back")
+        flags = [f for f in self.flags() if not f.startswith("--checkpoint-every")]
+        command = " ".join([str(self.program), "run", "--ranks=1:3", "--backoff=0.1", "--snapshot-every=0.1s", *flags])
+        self.submit("--no-kill", "--nodes=3", "--ntasks=3", f"--output={self.folder}/job.out", f"--wrap=exec {command}")
+        link = self.folder / "run/.snapshots"
+        self.await_that(lambda: link.exists() and
+                        any(pathlib.Path(link.read_text().split("\n")[0]).glob("step_*")), "no snapshot")
+        self.assertEqual(self.field("BatchHost"), "n1")  # whose loss would end the job
+        self.slurm("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=test")
+        self.cluster.kill_node("n3")
+        self.await_state("COMPLETED", "FAILED")
+        self.assertEqual(self.field("ExitCode"), "0:0", self.logs())
+        self.assertEqual(self.field("Restarts"), "0")
+        self.assertIn("starting 2 ranks under srun on n1:1,n2:1", self.logs())
+        self.assertRegex(self.logs(), r"snapshot in memory, .*, [1-9]\d* steps done")
+        self.assertEqual(self.sha(), self.undisturbed())
+
     def lose_a_rank_again_and_again(self, how):
         """The exit code of a job that may go back into the queue once."""
         self.submit("--nodes=1", "--ntasks=2", EXAMPLES / "train.sbatch",
@@ -265,13 +297,13 @@ sleep 30
         ranks = self.await_that(lambda: self.cluster.processes_of("n2")[2], "no rank on n2")
         os.kill(ranks[0], signal.SIGKILL)
         # Rank 0 may still complete a checkpoint while it dies: one after the restart counts.
-        self.await_that(lambda: "under srun, from step" in self.logs(), "never restarted")
+        self.await_that(lambda: "under srun on n1:1,n2:1, from step" in self.logs(), "never restarted")
         self.await_checkpoint(after=max(step, self.newest_step()))
         # The end of the allocation comes near: the supervisor hands on the wish to stop.
         self.slurm("scancel", "--batch", "--signal=USR1", self.job)
         self.await_state("COMPLETED", "FAILED")
         self.assertEqual(self.field("ExitCode"), "75:0", self.logs())
-        self.assertIn("starting 2 ranks under srun, from step", self.logs())
+        self.assertIn("starting 2 ranks under srun on n1:1,n2:1, from step", self.logs())
         self.assertIn("Killed", self.logs())
         raw = self.folder / "run/logs/output/1/rank.0/stdout"
         self.assertIn("(source: srun", raw.read_text())

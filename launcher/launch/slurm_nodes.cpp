@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/launch/slurm_nodes.h"
+
+#include <numeric>
+#include <regex>
+#include <sstream>
+
+#include "launcher/processes/program_output.h"
+#include "launcher/processes/program_path.h"
+#include "lockstep/error.h"
+
+namespace lockstep {
+namespace {
+
+/// Of "n[1-3,7]", which only Slurm's own tool reads as Slurm does. Empty where it does not.
+std::vector<std::string> names_of(const std::string& list, const VariableMap& variables) {
+  constexpr double kSeconds = 10;
+  std::vector<std::string> names;
+  const std::string scontrol = find_program("scontrol", variables);
+  if (scontrol.empty()) return names;
+  try {
+    const ProgramOutput answer = run_program({scontrol, "show", "hostnames", list}, kSeconds);
+    if (answer.timed_out || answer.exit_code != 0) return names;
+    std::istringstream lines(answer.output);
+    for (std::string name; lines >> name;) names.push_back(name);
+  } catch (const EnvironmentError&) {
+    names.clear();
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<int> tasks_by_node(const std::string& tasks_per_node) {
+  static const std::regex kPart("(\\d{1,6})(?:\\(x(\\d{1,6})\\))?");
+  std::istringstream parts(tasks_per_node);
+  std::vector<int> tasks;
+  for (std::string part; std::getline(parts, part, ',');) {
+    std::smatch found;
+    if (!std::regex_match(part, found, kPart)) return {};
+    const std::size_t nodes = found[2].matched ? std::stoul(found.str(2)) : 1;
+    tasks.insert(tasks.end(), nodes, std::stoi(found.str(1)));
+  }
+  return tasks;
+}
+
+int allocated_tasks(const std::string& tasks_per_node) {
+  const std::vector<int> tasks = tasks_by_node(tasks_per_node);
+  return std::accumulate(tasks.begin(), tasks.end(), 0);
+}
+
+std::vector<Host> allocated_nodes(const VariableMap& variables) {
+  const auto list = variables.find("SLURM_JOB_NODELIST");
+  const auto per_node = variables.find("SLURM_TASKS_PER_NODE");
+  if (list == variables.end() || per_node == variables.end()) return {};
+  const std::vector<int> tasks = tasks_by_node(per_node->second);
+  if (tasks.size() < 2) return {};
+  const std::vector<std::string> names = names_of(list->second, variables);
+  if (names.size() != tasks.size()) return {};
+  std::vector<Host> nodes;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    nodes.push_back({.name = names[i], .slots = tasks[i]});
+  return nodes;
+}
+
+}  // namespace lockstep

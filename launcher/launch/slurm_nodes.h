@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/launch/hosts.h"
+#include "parallel/session/rank_discovery.h"
+
+namespace lockstep {
+
+/// The tasks of each node of an allocation as Slurm writes them into SLURM_TASKS_PER_NODE,
+/// "2(x3),1" being 2, 2, 2, 1; empty where it is nothing of that kind.
+std::vector<int> tasks_by_node(const std::string& tasks_per_node);
+
+/// Their sum. SLURM_NTASKS may say what an earlier allocation of a requeued job had.
+int allocated_tasks(const std::string& tasks_per_node);
+
+/// The nodes of the allocation that this process is in, with their tasks, as it began: a job that
+/// was submitted with --no-kill may have lost some since (HostProbe asks). Empty where it has one
+/// node, or Slurm does not say (`scontrol show hostnames`).
+std::vector<Host> allocated_nodes(const VariableMap& variables);
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/watchdog/rank_processes.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <string_view>
+#include <unistd.h>
+
+namespace lockstep::watch {
+namespace {
+
+/// The one that speaks sees the silence within a beat, and the kernel ends a process at once.
+constexpr double kWaitSeconds = 1;
+
+}  // namespace
+
+bool is_traced(std::int64_t process) {
+  char path[64] = {};
+  *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/status", process).out = '\0';
+  const Descriptor file(open(path, O_RDONLY | O_CLOEXEC));
+  char text[1024];
+  const ssize_t size = file.valid() ? ::read(file.get(), text, sizeof text) : 0;
+  const std::string_view status(text, std::size_t(std::max<ssize_t>(size, 0)));
+  constexpr std::string_view kKey = "TracerPid:\t";
+  const std::size_t at = status.find(kKey);
+  return at != std::string_view::npos && at + kKey.size() < status.size() &&
+         status[at + kKey.size()] != '0';
+}
+
+bool RankProcesses::is_traced(int rank) const {
+  const Peers::Card& card = peers_.card(rank);
+  return card.on_machine_of(peers_.card(peers_.rank())) && watch::is_traced(card.process);
+}
+
+RankProcesses::Kill RankProcesses::kill_frozen(const Verdict& verdict, bool speaks, double now) {
+  const Peers::Card& card = peers_.card(verdict.rank);
+  if (verdict.kind != Verdict::Kind::frozen || verdict.is_cut_off || card.process <= 0 ||
+      !card.on_machine_of(peers_.card(peers_.rank())))
+    return Kill::impossible;
+  if (killed_ == verdict.rank) return now - at_ < kWaitSeconds ? Kill::waits : Kill::impossible;
+  if (!speaks && verdict.seconds < verdict.limit + kWaitSeconds) return Kill::waits;
+  // It cannot be another process of that number: while it is there, its connection is.
+  if (kill(pid_t(card.process), SIGKILL) != 0 && errno != ESRCH) return Kill::impossible;
+  killed_ = verdict.rank;
+  at_ = now;
+  return Kill::done;
+}
+
+}  // namespace lockstep::watch
