@@ -5,6 +5,15 @@
 #include <unistd.h>
 
 namespace lockstep {
+namespace {
+
+std::string target_of(const char* link) {
+  char name[64];
+  const ssize_t size = readlink(link, name, sizeof name);
+  return size > 0 ? std::string(name, std::size_t(size)) : std::string();
+}
+
+}  // namespace
 
 std::string host_name() {
   char name[256] = "unknown";
@@ -18,10 +27,7 @@ std::string machine_id() {
   return id.empty() ? host_name() : id;
 }
 
-std::string network_id() {
-  char name[64];
-  const ssize_t size = readlink("/proc/self/ns/net", name, sizeof name);
-  return size > 0 ? std::string(name, std::size_t(size)) : std::string();
-}
+std::string network_id() { return target_of("/proc/self/ns/net"); }
+std::string process_space_id() { return target_of("/proc/self/ns/pid"); }
 
 }  // namespace lockstep

@@ -12,5 +12,7 @@ std::string machine_id();
 /// What all processes of a machine have alike whose network is the same, loopback included; empty
 /// where the kernel does not tell.
 std::string network_id();
+/// The same of processes that know each other by the same numbers.
+std::string process_space_id();
 
 }  // namespace lockstep

@@ -198,9 +198,10 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
   resolve_teacher(train, *data.train);
   PlanRequest request =
       with_sizes(*device.backend, request_for(train, std::move(data), ranks, !device.cuda));
-  request.ranks_per_host = flags.ranks_per_host;
-  if (request.ranks_per_host == 0 && flags.network)
-    request.ranks_per_host = flags.network->ranks_per_host;
+  const int ranks_per_host = flags.ranks_per_host == 0 && flags.network
+                                 ? flags.network->ranks_per_host
+                                 : flags.ranks_per_host;
+  if (train.snapshots) request.ranks_per_host = ranks_per_host;
   if (train.chooses_sharding) {
     train.chooses_sharding = false;
     train.options.sharding = request.options.sharding =
@@ -219,7 +220,7 @@ PlanReport make_report(const PlanFlags& flags, PlannedDevice& device, int ranks)
                     .min_recomputing = {},
                     .advice = {},
                     .forecast = {},
-                    .ranks_per_host = request.ranks_per_host,
+                    .ranks_per_host = ranks_per_host,
                     .traffic = {}};
   plan_as_asked(*device.backend, request, report);
   if (report.ranks_per_host > 0) add_traffic(report);

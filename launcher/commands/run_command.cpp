@@ -20,6 +20,7 @@
 #include "launcher/launch/run_hosts.h"
 #include "launcher/launch/run_progress.h"
 #include "launcher/launch/shm_backing_dir.h"
+#include "launcher/launch/slurm_nodes.h"
 #include "launcher/launch/supervisor.h"
 #include "launcher/output/restart_record.h"
 #include "launcher/output/run_folder.h"
@@ -53,7 +54,10 @@ class Run {
     ranks_ = ranks_on(flags_, site_.devices());
     if (ranks_ == 0) refuse_range();
     launcher_ = choose_launcher(flags_, site_, ranks_);
-    if (launcher_ == Launcher::srun) hosts_.use_nodes(site_.nodes, site_.srun);
+    if (launcher_ == Launcher::srun) {
+      site_.nodes = allocated_nodes(process_variables());
+      hosts_.use_nodes(site_.nodes, site_.srun);
+    }
     if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
@@ -80,7 +84,7 @@ class Run {
       const bool heeded =
           ending.exit_code == int(ExitCode::requeue) || ending.exit_code == 128 + SIGUSR1;
       if (!heeded && !ending.fault.text.empty()) attempt.moves = false;
-      attempt.trained = history_time() != history_before_;
+      attempt.trained = written("history.jsonl") != history_before_;
       begun_here_ |= attempt.trained;
       const RunProgress before = standing_;
       snapshots_.tidy();
@@ -98,13 +102,16 @@ class Run {
       report(ending, verdict);  // who failed is said last
       if (failed) return code;
       if (verdict == Verdict::restart && moved_ && !regrew_ && !attempt.trained)
-        hosts_.refuse_new(site_.hosts);
+        hosts_.refuse_new(site_.hosts.empty() ? site_.nodes : site_.hosts);
       moved_ = verdict == Verdict::move;
       if (verdict == Verdict::restart) note_fault(ending);
       const std::vector<Host> hosts = site_.hosts;
       const bool again = verdict == Verdict::restart ||
                          (verdict == Verdict::move && hosts_.watched() && !find_hosts());
       regrew_ = moved_ && site_.hosts == hosts;
+      // Where Slurm knows what a rank died of, its node is there.
+      asks_hosts_ = launcher_ != Launcher::srun || verdict == Verdict::move ||
+                    ending.fault.text.empty() || ending.fault.said;
       if (again) code = pause_and_prepare(code);
     }
     if (verdict == Verdict::restart || verdict == Verdict::move) {
@@ -207,7 +214,8 @@ class Run {
   Ending start_once() {
     ++starts_;
     if (may_go_on()) snapshots_.save_where_ranks_do_not_see_it(site_.hosts, ranks_);
-    history_before_ = history_time();
+    history_before_ = written("history.jsonl");
+    const fs::file_time_type result_before = written("summary.json");
     ChildPlan child;
     child.output_folder = output_folder();
     child.inherits_output = launcher_ == Launcher::none;
@@ -215,9 +223,15 @@ class Run {
     child.ranks_are_children =
         launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
     child.grace_s = flags_.grace_s;
-    if (launcher_ != Launcher::none) {
+    if (launcher_ == Launcher::mpirun) {
       child.after_error_s = kLauncherPatience;
-      child.after_silence_s = several_hosts() ? kLauncherPatienceForHosts : kLauncherPatience;
+      child.after_silence_s = site_.hosts.empty() ? kLauncherPatience : kLauncherPatienceForHosts;
+    } else if (launcher_ == Launcher::srun) {
+      child.after_error_s = kLauncherPatience;
+      child.after_silence_s = kSrunPatience;
+      child.is_to_be_asked = true;
+      // What all nodes have together. Without it a step gets what is on its own.
+      if (!site_.hosts.empty()) unsetenv("SLURM_GPUS");
     }
     std::vector<std::string> arguments = train_arguments(flags_, goes_on());
     if (launcher_ == Launcher::none) {
@@ -235,7 +249,8 @@ class Run {
     if (site_.survivors) let_survive(child);
     if (site_.survivors || hosts_.watched())
       child.is_to_move = [this] {
-        return (hosts_.watched() && hosts_.is_to_move(site_.hosts, ranks_)) || is_to_regrow();
+        const bool may_move = hosts_.watched() && !site_.hosts.empty();
+        return (may_move && hosts_.is_to_move(site_.hosts, ranks_)) || is_to_regrow();
       };
     child.variables["LOCKSTEP_SURVIVORS"] =
         site_.survivors ? fmt::format("{}:{}", flags_.rank_range->min, policy_.restarts()) : "";
@@ -256,7 +271,12 @@ class Run {
                           several_hosts() && !snapshots_.path().empty() ? " or later" : "")));
     std::optional<ShmBackingDir> segments;
     if (child.ranks_are_children) segments.emplace(child);
-    const Ending ending = supervise(child, signals_, output_);
+    Ending ending = supervise(child, signals_, output_);
+    // Open MPI 5's mpirun --with-ft says 0 where all ranks were killed at once.
+    if (ending.exit_code == 0 && written("summary.json") == result_before) {
+      ending.exit_code = int(ExitCode::collective_timeout);
+      if (ending.fault.text.empty()) ending.fault.text = "all ranks ended before rank 0 was done";
+    }
     if (child.variables["LOCKSTEP_STARTED"] == "terminal") output_.out().pass("\r\033[K");
     return ending;
   }
@@ -272,7 +292,7 @@ class Run {
 
   bool is_to_regrow() {
     const double now = seconds_since(begun_);
-    if (history_time() != history_before_) regrowth_.note_training(now);
+    if (written("history.jsonl") != history_before_) regrowth_.note_training(now);
     if (!regrowth_.is_due(now)) return false;
     say(fmt::format("{} of {} ranks are left: they stop with a checkpoint, and all continue",
                     regrowth_.ranks_now(),
@@ -308,10 +328,11 @@ class Run {
     }
   }
 
-  /// Rank 0 writes there once in a start, when the run is accepted.
-  fs::file_time_type history_time() const {
+  /// When a file of --out was. Rank 0 writes history.jsonl once in a start, when the run is
+  /// accepted, and summary.json when it is done.
+  fs::file_time_type written(const char* file) const {
     std::error_code error;
-    return fs::last_write_time(fs::path(out()) / "history.jsonl", error);
+    return fs::last_write_time(fs::path(out()) / file, error);
   }
 
   void say_stopped() {
@@ -349,7 +370,7 @@ class Run {
                       pause > 0 ? fmt::format(" in {:g} s", pause) : std::string()));
       signals_.wait(pause);
       if (signals_.requested()) return int(ExitCode::requeue);
-      if (!hosts_.any()) return code;
+      if (!hosts_.any() || !asks_hosts_) return code;
     } while (!find_hosts());
     return code;
   }
@@ -366,8 +387,9 @@ class Run {
       say(found.why_none);
       return false;
     }
+    site_.cores.count = slots_of(found.hosts);
     site_.hosts = std::move(found.hosts);
-    site_.cores.count = slots_of(site_.hosts);
+    if (launcher_ == Launcher::srun && found.all) site_.hosts.clear();  // as at first
     ranks_ = found.ranks;
     signals_.read();  // of the seconds that this took
     return true;
@@ -380,8 +402,9 @@ class Run {
   Launcher launcher_ = Launcher::none;
   int ranks_ = 1;
   RunHosts hosts_{flags_, [this](const std::string& text) { say(text); }};
-  bool moved_ = false;   // the newest start is on other hosts, or on all ranks again; no fault
-  bool regrew_ = false;  // the latter
+  bool asks_hosts_ = true;  // before a restart
+  bool moved_ = false;      // the newest start is on other hosts, or on all ranks again; no fault
+  bool regrew_ = false;     // the latter
   RestartPolicy policy_;
   Regrowth regrowth_;
   RunProgress standing_;

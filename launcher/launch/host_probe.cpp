@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/launch/host_probe.h"
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
+#include <string_view>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -23,24 +26,37 @@ Words command(const std::string& host, const ProbeProgram& program, int connect_
   return {program.path, "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + host, "true"};
 }
 
-/// srun has no limit of its own.
-std::chrono::seconds patience(const ProbeProgram& program, int connect_s) {
-  constexpr int kSsh = 10, kForStep = 3;
-  return std::chrono::seconds(program.kind == ProbeProgram::Kind::ssh ? kSsh
-                                                                      : connect_s + kForStep);
+constexpr std::chrono::seconds kPatience{10}, kPatienceForSteps{30};
+
+/// Of this process, as pointers to end with a null. For a job step without what the job as a whole
+/// was submitted with, GPUs and memory above all, which one node may not have: that is in SLURM_*.
+std::vector<char*> variables_for(const ProbeProgram& program) {
+  constexpr std::array<std::string_view, 4> kKept{
+      "SLURM_JOB_ID=", "SLURM_JOBID=", "SLURM_CONF=", "SLURM_CLUSTER_NAME="};
+  std::vector<char*> kept;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    const bool of_job =
+        text.starts_with("SLURM_") &&
+        std::ranges::none_of(kKept, [&](std::string_view name) { return text.starts_with(name); });
+    if (program.kind == ProbeProgram::Kind::ssh || !of_job) kept.push_back(*variable);
+  }
+  kept.push_back(nullptr);
+  return kept;
 }
 
-pid_t start(Words words) {
+pid_t start(Words words, const ProbeProgram& program) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  const std::vector<char*> variables = variables_for(program);
   const pid_t pid = fork();
   if (pid > 0) setpgid(pid, pid);  // whichever of the two comes first
   if (pid != 0) return pid;
   setpgid(0, 0);
   const int null = open("/dev/null", O_RDWR);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
-  execvp(arguments[0], arguments.data());
+  execvpe(arguments[0], arguments.data(), variables.data());
   _exit(127);
 }
 
@@ -55,12 +71,13 @@ bool is_this_host(const std::string& name) {
 }
 
 HostProbe::HostProbe(const std::string& host, const ProbeProgram& program, int connect_s)
-    : deadline_(std::chrono::steady_clock::now() + patience(program, connect_s)) {
-  if (is_this_host(host)) {
+    : deadline_(std::chrono::steady_clock::now() +
+                (program.kind == ProbeProgram::Kind::ssh ? kPatience : kPatienceForSteps)) {
+  if (program.kind == ProbeProgram::Kind::ssh && is_this_host(host)) {
     answer_ = true;
     return;
   }
-  pid_ = start(command(host, program, connect_s));
+  pid_ = start(command(host, program, connect_s), program);
   if (pid_ < 0) answer_ = false;
 }
 

@@ -15,17 +15,17 @@ bool is_this_host(const std::string& name);
 struct ProbeProgram {
   enum class Kind {
     ssh,  ///< `SSH -o BatchMode=yes -o ConnectTimeout=N HOST true`, which has 10 s
-    srun  ///< a job step on that node of the allocation, which has N + 3 s
+    srun  ///< a job step on that node of the allocation, which has 30 s
   };
   std::string path;
   Kind kind = Kind::ssh;
 };
 
-/// Asks a host whether it answers; what the program prints is dropped. This host is not asked and
-/// answers. Of one thread.
+/// Asks a host whether it answers; what the program prints is dropped. ssh does not ask this host,
+/// which answers. Of one thread.
 class HostProbe {
  public:
-  /// `connect_s`: seconds after which a host is given up that takes no connection.
+  /// `connect_s`: seconds after which ssh gives up a host that takes no connection.
   HostProbe(const std::string& host, const ProbeProgram& program, int connect_s = 5);
   ~HostProbe();
   HostProbe(HostProbe&& other) noexcept;

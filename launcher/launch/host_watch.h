@@ -20,7 +20,7 @@ class HostWatch {
   static constexpr std::chrono::milliseconds kPause{
       5000};  ///< between two looks; a fifth after a change
 
-  /// `hosts`: the value of --hosts, a list or the name of a file.
+  /// `hosts`: as --hosts has them, a list or the name of a file.
   HostWatch(std::string hosts, ProbeProgram program, std::chrono::milliseconds pause = kPause)
       : hosts_(std::move(hosts)),
         program_(std::move(program)),

@@ -24,7 +24,7 @@ std::vector<Host> parse_hosts(const std::string& text);
 std::string to_string(const std::vector<Host>& hosts);
 int slots_of(const std::vector<Host>& hosts);
 
-/// Those of `hosts` that answer a HostProbe, all asked at once: waits for 10 s at most.
+/// Those of `hosts` that answer a HostProbe by ssh, all asked at once: waits for 10 s at most.
 std::vector<Host> answering_hosts(const std::vector<Host>& hosts,
                                   const ProbeProgram& program,
                                   int connect_s = 5);

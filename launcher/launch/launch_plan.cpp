@@ -54,20 +54,18 @@ Words mpirun_arguments(int ranks, const LaunchSite& site, const std::string& out
   return words;
 }
 
-/// On these nodes of the allocation. A step that had a rank on a node that is gone may keep its
-/// processors, as far as Slurm knows, for as long as the job lasts: --overlap (Slurm 20.11).
-Words node_arguments(int ranks, const std::vector<Host>& hosts) {
+/// srun on some nodes of the allocation, over which it spreads the ranks. A step that had a rank on
+/// a node that is gone may keep its processors, as far as Slurm knows, for as long as the job
+/// lasts:
+/// --overlap.
+Words srun_on(const std::vector<Host>& hosts, int ranks, const std::string& srun) {
   std::vector<std::string> names;
-  for (const Host& host : hosts) {
-    if (ranks <= 0) break;
-    names.push_back(host.name);
-    ranks -= host.slots;
-  }
-  return {"--overlap",
-          "--nodes",
-          std::to_string(names.size()),
-          "--nodelist",
-          fmt::format("{}", fmt::join(names, ","))};
+  for (const Host& host : hosts)
+    if (int(names.size()) < ranks) names.push_back(host.name);
+  return {srun,
+          "--overlap",
+          fmt::format("--nodes={}", names.size()),
+          fmt::format("--nodelist={}", fmt::join(names, ","))};
 }
 
 }  // namespace
@@ -80,15 +78,11 @@ std::vector<std::string> launch_command(Launcher launcher,
   Words words;
   if (launcher == Launcher::mpirun) words = mpirun_arguments(ranks, site, output_folder);
   // Without --kill-on-bad-exit, ranks on other nodes would wait for a dead one for ever.
-  if (launcher == Launcher::srun)
-    words = {site.srun,
-             "--mpi=pmix",
-             "--ntasks",
-             std::to_string(ranks),
-             "--kill-on-bad-exit=1",
-             "--label"};
-  if (launcher == Launcher::srun && !site.hosts.empty())
-    append(words, node_arguments(ranks, site.hosts));
+  if (launcher == Launcher::srun) {
+    words = site.hosts.empty() ? Words{site.srun} : srun_on(site.hosts, ranks, site.srun);
+    append(words,
+           {"--mpi=pmix", "--ntasks", std::to_string(ranks), "--kill-on-bad-exit=1", "--label"});
+  }
   // From Slurm 22.05 on, srun does not take it from the allocation.
   if (launcher == Launcher::srun && site.cpus_per_task > 0)
     words.push_back(fmt::format("--cpus-per-task={}", site.cpus_per_task));

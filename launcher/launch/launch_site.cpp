@@ -86,7 +86,6 @@ LaunchSite launch_site(const RunFlags& flags) {
     const auto per_node = variables.find("SLURM_TASKS_PER_NODE");
     const int tasks = per_node == variables.end() ? 0 : allocated_tasks(per_node->second);
     site.cores.count = std::max({1, tasks, tasks == 0 ? discovery.slurm_tasks_unused : 0});
-    site.nodes = allocated_nodes(variables);
   }
   if (const auto cpus = variables.find("SLURM_CPUS_PER_TASK"); cpus != variables.end())
     site.cpus_per_task = allocated_tasks(cpus->second);  // a plain number

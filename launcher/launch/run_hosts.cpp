@@ -2,9 +2,11 @@
 #include "launcher/launch/run_hosts.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <fmt/format.h>
 #include <utility>
 
+#include "launcher/launch/slurm_nodes.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -63,6 +65,12 @@ std::vector<Host> RunHosts::without_refused(std::vector<Host> hosts) const {
   return hosts;
 }
 
+/// Of a fixed --ranks, which may be more than there are tasks.
+int RunHosts::ranks_left(int slots, bool all) const {
+  const int asked = flags_.train.ranks;
+  return all ? asked : std::max(1, int(std::int64_t{asked} * slots / slots_of(hosts_)));
+}
+
 RunHosts::Found RunHosts::find() {
   if (watched()) {
     read_again();
@@ -71,8 +79,10 @@ RunHosts::Found RunHosts::find() {
   // Where they are watched, a host that is slow to answer is used as soon as it does.
   constexpr int kBriefly = 2, kLong = 5;  // seconds
   const std::vector<Host> asked = without_refused(hosts_);
-  Found found{.hosts = answering_hosts(asked, probe_, watched() ? kBriefly : kLong)};
-  if (watched() && found.hosts.size() < asked.size() &&
+  const bool nodes = probe_.kind == ProbeProgram::Kind::srun;
+  Found found{.hosts = nodes ? answering_nodes(asked, probe_)
+                             : answering_hosts(asked, probe_, watched() ? kBriefly : kLong)};
+  if (!nodes && watched() && found.hosts.size() < asked.size() &&
       ranks_on(flags_, slots_of(found.hosts)) == 0)
     found.hosts = answering_hosts(asked, probe_, kLong);
   if (found.hosts.empty()) {
@@ -80,12 +90,12 @@ RunHosts::Found RunHosts::find() {
     return found;
   }
   const int slots = slots_of(found.hosts);
+  found.all = found.hosts.size() == hosts_.size();
   RunFlags there = flags_;
-  if (there.train.ranks > slots) there.train.ranks = 0;
+  if (there.train.ranks > slots) there.train.ranks = nodes ? ranks_left(slots, found.all) : 0;
   found.ranks = ranks_on(there, slots);
   if (found.ranks == 0) found.why_none = too_few(found.hosts);
-  if (found.hosts.size() < hosts_.size())
-    say_(fmt::format("only {} answer", to_string(found.hosts)));
+  if (!found.all) say_(fmt::format("only {} answer", to_string(found.hosts)));
   return found;
 }
 

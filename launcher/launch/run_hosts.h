@@ -28,11 +28,13 @@ class RunHosts {
 
   struct Found {
     std::vector<Host> hosts;    ///< that answer
+    bool all = false;           ///< none is missing
     int ranks = 0;              ///< that the run takes of them
     std::string why_none = {};  ///< where that is 0, for people
   };
-  /// Asks all of them, and waits for 10 s at most. Where they are watched, a file of --hosts is
-  /// read again, and what was seen before counts no more. Throws as choose_ranks() without MIN:MAX.
+  /// Asks all of them, and waits for 10 s at most, in an allocation for 30 s. Where they are
+  /// watched, a file of --hosts is read again, and what was seen before counts no more. Throws as
+  /// choose_ranks() without MIN:MAX.
   Found find();
 
   /// To be called at least once a second while `ranks` ranks train on `used`; never waits. True,
@@ -45,6 +47,7 @@ class RunHosts {
 
  private:
   void read_again();
+  int ranks_left(int slots, bool all) const;
   std::string too_few(const std::vector<Host>& hosts) const;
   std::vector<Host> without_refused(std::vector<Host> hosts) const;
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/launch/slurm_nodes.h"
 
+#include <chrono>
 #include <numeric>
+#include <optional>
+#include <poll.h>
 #include <regex>
 #include <sstream>
 
@@ -61,6 +64,30 @@ std::vector<Host> allocated_nodes(const VariableMap& variables) {
   for (std::size_t i = 0; i < names.size(); ++i)
     nodes.push_back({.name = names[i], .slots = tasks[i]});
   return nodes;
+}
+
+std::vector<Host> answering_nodes(const std::vector<Host>& nodes, const ProbeProgram& srun) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kLonger{5000}, kForEachNode{20};
+  std::vector<HostProbe> probes;
+  probes.reserve(nodes.size());
+  for (const Host& node : nodes) probes.emplace_back(node.name, srun);
+  std::optional<Clock::time_point> give_up;
+  std::vector<Host> answering;
+  for (bool waits = true; waits;) {
+    waits = false;
+    answering.clear();
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const std::optional<bool> answer = probes[i].answer();
+      waits |= !answer;
+      if (answer.value_or(false)) answering.push_back(nodes[i]);
+    }
+    if (!answering.empty() && !give_up)
+      give_up = Clock::now() + kLonger + int(nodes.size()) * kForEachNode;
+    waits &= !give_up || Clock::now() < *give_up;
+    if (waits) poll(nullptr, 0, 10);
+  }
+  return answering.empty() ? nodes : answering;
 }
 
 }  // namespace lockstep

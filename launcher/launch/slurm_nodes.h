@@ -21,4 +21,9 @@ int allocated_tasks(const std::string& tasks_per_node);
 /// node, or Slurm does not say (`scontrol show hostnames`).
 std::vector<Host> allocated_nodes(const VariableMap& variables);
 
+/// Those of `nodes` on which srun starts a job step, all asked at once. A node that takes 5 s
+/// longer than the first one, or of many nodes somewhat more, is gone. Where none answers within 30
+/// s, it is Slurm that does not: all of them.
+std::vector<Host> answering_nodes(const std::vector<Host>& nodes, const ProbeProgram& srun);
+
 }  // namespace lockstep

@@ -75,9 +75,7 @@ class Supervision {
       moves_ = moves_ || (plan_.is_to_move && plan_.is_to_move());
       ask_to_stop();
       wait();
-      if (launcher_hung_ || !((idle && idle->hangs()) || does_not_end_the_others())) continue;
-      launcher_hung_ = true;
-      kill(child_, SIGKILL);
+      end_launcher((idle && idle->hangs()) || does_not_end_the_others());
     }
     end_leftovers(child_, others);
     drain();
@@ -121,6 +119,17 @@ class Supervision {
     const bool silent = tells_of_silence(errors_.fault().text);
     const double patience_s = silent ? plan_.after_silence_s : plan_.after_error_s;
     return patience_s > 0 && now - *failed_ >= std::chrono::duration<double>(patience_s);
+  }
+
+  void end_launcher(bool hangs) {
+    const auto now = Clock::now();
+    const std::chrono::duration<double> waited = now - hung_;
+    if (launcher_hung_ && plan_.is_to_be_asked && waited.count() >= kKillAfterSeconds)
+      kill(child_, SIGKILL);
+    if (launcher_hung_ || !hangs) return;
+    launcher_hung_ = true;
+    hung_ = now;
+    kill(child_, plan_.is_to_be_asked ? SIGTERM : SIGKILL);
   }
 
   /// What the time since the wish to stop calls for.
@@ -224,7 +233,7 @@ class Supervision {
   bool moves_ = false;
   int survivors_ = 0;  // that the newest of on_survivors told
   Stage stage_ = Stage::running;
-  Clock::time_point asked_, repeated_, terminated_;
+  Clock::time_point asked_, repeated_, terminated_, hung_;
   std::optional<Clock::time_point> failed_;
   std::optional<std::chrono::system_clock::time_point> reported_;
 };

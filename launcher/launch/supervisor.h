@@ -16,6 +16,8 @@ namespace lockstep {
 
 /// ChildPlan::after_error_s, and after_silence_s where ranks are on several hosts.
 inline constexpr double kLauncherPatience = 20, kLauncherPatienceForHosts = 2;
+/// after_silence_s of srun: ranks have their last words first, and Slurm then ends the step.
+inline constexpr double kSrunPatience = 10;
 /// More than ranks take to find out that they outlive the death of another one.
 inline constexpr double kSurvivorPatience = 80;
 
@@ -40,6 +42,9 @@ struct ChildPlan {
   /// The same where that error tells of silence: of the ranks on a host that is gone, mpirun waits
   /// for ever for what its daemon there would say, and srun until Slurm's KillWait is over.
   double after_silence_s = 0;
+  /// Such a launcher gets SIGTERM first, and SIGKILL 5 s later: where srun is killed, its ranks on
+  /// all nodes stay.
+  bool is_to_be_asked = false;
   /// Called where ranks have outlived the death of another one, with how many they are.
   std::function<void(int)> on_survivors = {};
 };

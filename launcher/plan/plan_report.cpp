@@ -74,10 +74,11 @@ std::string table_text(const PlanReport& report) {
                          100 * (double(plan.table.arena_bytes) / least - 1)));
 }
 
-std::string snapshots_text(const MemoryPlan& plan) {
+std::string snapshots_text(const PlanReport& report) {
+  if (!report.flags.snapshots) return {};
   return fmt::format(
       "  snapshots: under lockstep run, two of {} in the memory of each host (/dev/shm)\n",
-      format_bytes(double(plan.state_bytes)));
+      format_bytes(double(report.plan.state_bytes)));
 }
 
 std::string layers_text(const MemoryPlan& plan) {
@@ -263,7 +264,7 @@ Json json_of(const LayerMemory& row) {
 }  // namespace
 
 std::string to_text(const PlanReport& report, bool layers) {
-  std::string text = head(report) + table_text(report) + snapshots_text(report.plan);
+  std::string text = head(report) + table_text(report) + snapshots_text(report);
   if (layers) text += layers_text(report.plan);
   text += step_text(report.plan) + ranks_text(report) + rows_text(report);
   if (report.largest) text += limit_text(report);

@@ -106,7 +106,6 @@ void count_parameters(const Graph& graph, const TrainOptions& options, MemoryPla
   }
 }
 
-/// What this process holds now, of which nothing is planned.
 /// For snapshots in the memory of several hosts.
 std::size_t host_copy_bytes(const PlanRequest& request, const SavedArrays& saved, int rank) {
   const int on_host = request.ranks_per_host;
@@ -115,6 +114,7 @@ std::size_t host_copy_bytes(const PlanRequest& request, const SavedArrays& saved
   return MemorySnapshots::copy_bytes(saved, std::min(on_host, request.ranks - first), rank - first);
 }
 
+/// What this process holds now, of which nothing is planned.
 std::optional<std::uint64_t> context_bytes(const Backend& device, bool on_host) {
   if (on_host) return resident_memory().total();
   const DeviceMemory memory = device.memory();

@@ -31,7 +31,7 @@ struct Verdict {
   bool has_left = false;    ///< stuck: the others wait for a rank that said goodbye
   int below = 0;            ///< frozen: ranks that rank 0 hears of through it, silent as well
   bool is_cut_off = false;  ///< frozen: rank 0, by itself, as it hears of no other host
-  bool killed = false;      ///< frozen: by the judge, so that the others continue
+  bool killed = false;      ///< died: by this rank, since it was frozen for `seconds`
 };
 
 /// The decisions of a watchdog, free of sockets and clocks: whoever calls says what was seen and

@@ -44,8 +44,16 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
   record.exit_code = int(ExitCode::collective_timeout);
   switch (verdict.kind) {
     case Verdict::Kind::died:
-      record.cause = kDiedWithoutAWord;
       record.has_died = true;
+      if (verdict.killed) {
+        record.cause = fmt::format(
+            "the process was frozen for {:.1f} s, and was killed so that the other ranks continue",
+            verdict.seconds);
+        record.hint =
+            fmt::format("`timeout`, now {:g} s, allows for longer silence", verdict.limit);
+        break;
+      }
+      record.cause = kDiedWithoutAWord;
       record.hint =
           "killed, out of memory, or crashed: look at what the launcher says of this rank, at its "
           "log and at dmesg on its host";
@@ -56,15 +64,6 @@ FaultRecord describe(const Verdict& verdict, const PositionNote& note) {
       record.exit_code = int(ExitCode::error);
       break;
     case Verdict::Kind::frozen:
-      if (verdict.killed) {
-        record.cause = fmt::format(
-            "the process was frozen for {:.1f} s, and was killed so that the other ranks continue",
-            verdict.seconds);
-        record.has_died = true;
-        record.hint =
-            fmt::format("`timeout`, now {:g} s, allows for longer silence", verdict.limit);
-        break;
-      }
       record.cause =
           fmt::format("{} for {:.1f} s: the process is stopped, or its host or the network is gone",
                       kSilent,

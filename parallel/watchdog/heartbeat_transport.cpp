@@ -39,6 +39,7 @@ Peers::Card own_card() {
   set_text(card.host, host_name());
   set_text(card.machine, machine_id());
   set_text(card.network, network_id());
+  set_text(card.process_space, process_space_id());
   card.process = getpid();
   return card;
 }

@@ -35,13 +35,19 @@ class Peers {
   /// Who a rank is.
   struct Card {
     char host[64] = {};
-    char machine[64] = {};  ///< machine_id()
-    char network[32] = {};  ///< network_id()
+    char machine[64] = {};        ///< machine_id()
+    char network[32] = {};        ///< network_id()
+    char process_space[32] = {};  ///< process_space_id()
     std::int64_t process = 0;
     std::uint8_t wanted = 1;
 
     bool on_machine_of(const Card& other) const {
       return std::string_view(machine) == other.machine;
+    }
+    /// Whether the one knows the process of the other by the same number.
+    bool shares_processes_of(const Card& other) const {
+      return on_machine_of(other) && *process_space != 0 &&
+             std::string_view(process_space) == other.process_space;
     }
     /// Whether loopback of the one is loopback of the other.
     bool shares_network_of(const Card& other) const {

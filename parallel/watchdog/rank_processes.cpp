@@ -12,7 +12,8 @@
 namespace lockstep::watch {
 namespace {
 
-/// The one that speaks sees the silence within a beat, and the kernel ends a process at once.
+/// The one that speaks sees the silence within a beat, and the kernel ends a process at once,
+/// unless that waits for a disk or is in a frozen control group.
 constexpr double kWaitSeconds = 1;
 
 }  // namespace
@@ -32,21 +33,28 @@ bool is_traced(std::int64_t process) {
 
 bool RankProcesses::is_traced(int rank) const {
   const Peers::Card& card = peers_.card(rank);
-  return card.on_machine_of(peers_.card(peers_.rank())) && watch::is_traced(card.process);
+  return card.shares_processes_of(peers_.card(peers_.rank())) && watch::is_traced(card.process);
 }
 
-RankProcesses::Kill RankProcesses::kill_frozen(const Verdict& verdict, bool speaks, double now) {
+bool RankProcesses::end_frozen(const Verdict& verdict, bool speaks, double now) {
   const Peers::Card& card = peers_.card(verdict.rank);
   if (verdict.kind != Verdict::Kind::frozen || verdict.is_cut_off || card.process <= 0 ||
-      !card.on_machine_of(peers_.card(peers_.rank())))
-    return Kill::impossible;
-  if (killed_ == verdict.rank) return now - at_ < kWaitSeconds ? Kill::waits : Kill::impossible;
-  if (!speaks && verdict.seconds < verdict.limit + kWaitSeconds) return Kill::waits;
+      verdict.rank == peers_.rank() || !card.shares_processes_of(peers_.card(peers_.rank())))
+    return false;
+  if (killed_ && killed_->rank == verdict.rank) return now - killed_at_ < kWaitSeconds;
+  if (!speaks && verdict.seconds < verdict.limit + kWaitSeconds) return true;
   // It cannot be another process of that number: while it is there, its connection is.
-  if (kill(pid_t(card.process), SIGKILL) != 0 && errno != ESRCH) return Kill::impossible;
-  killed_ = verdict.rank;
-  at_ = now;
-  return Kill::done;
+  if (kill(pid_t(card.process), SIGKILL) != 0 && errno != ESRCH) return false;
+  killed_ = verdict;
+  killed_at_ = now;
+  return true;
+}
+
+void RankProcesses::explain(Verdict& death) const {
+  if (!killed_ || killed_->rank != death.rank) return;
+  death.killed = true;
+  death.seconds = killed_->seconds;
+  death.limit = killed_->limit;
 }
 
 }  // namespace lockstep::watch

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "parallel/watchdog/failure_detector.h"
 #include "parallel/watchdog/heartbeat_transport.h"
@@ -20,19 +21,17 @@ class RankProcesses {
   bool is_traced(int rank) const;
 
   /// Kills the process of a frozen rank, so that the others can continue without it: it might wake
-  /// and write into their memory. Where rank 0 is frozen, all of its children see that, and the
-  /// others wait for the one that `speaks`, as their record would be that of a death.
-  enum class Kill : std::uint8_t {
-    done,
-    waits,      ///< for the one that speaks, or for the kernel
-    impossible  ///< on another machine, refused, or killed seconds ago and still there
-  };
-  Kill kill_frozen(const Verdict& verdict, bool speaks, double now);
+  /// and write into their memory. Its connection then closes, which is judged as a death. Where
+  /// rank 0 is frozen, all of its children see that, and leave it to the one that `speaks` for a
+  /// while. False: that cannot be done or was in vain, and the rank is as frozen as ever.
+  bool end_frozen(const Verdict& verdict, bool speaks, double now);
+  /// Adds to the verdict of a death that this rank has brought it about, and why.
+  void explain(Verdict& death) const;
 
  private:
   const Peers& peers_;
-  int killed_ = -1;
-  double at_ = 0;  // when
+  std::optional<Verdict> killed_;  // for what
+  double killed_at_ = 0;
 };
 
 }  // namespace lockstep::watch

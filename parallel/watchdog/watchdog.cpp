@@ -186,15 +186,13 @@ class Watchdog::State final : public watch::PeerListener {
     // As of then: where all ranks were stopped since, no rank would know of it yet.
     auto verdict = node_.detector().judge(time);
     if (!verdict || is_held(*verdict)) return;
-    if (patience_s_ > 0 && verdict->kind == Verdict::Kind::frozen) {
-      const auto kill = processes_.kill_frozen(*verdict, speaks_of(*verdict), time);
-      if (kill == watch::RankProcesses::Kill::waits) return;
-      verdict->killed = kill == watch::RankProcesses::Kill::done;
-    }
+    if (patience_s_ > 0 && processes_.end_frozen(*verdict, speaks_of(*verdict), time)) return;
+    if (verdict->kind == Verdict::Kind::died) processes_.explain(*verdict);
     if (death_) return node_.detector().settle(verdict->rank, time);  // of a second MPI tells
     // Rank 0 may not know yet.
     const bool is_known = peers_.rank() == 0 || verdict->rank == 0;
-    leave(record_of(*verdict), speaks_of(*verdict), is_known, -1, pause_before_end(*verdict));
+    const bool speaks = speaks_of(*verdict) || verdict->killed;
+    leave(record_of(*verdict), speaks, is_known, -1, pause_before_end(*verdict));
   }
 
   /// Until all ranks know that come to the same verdict by themselves, as do the children of the

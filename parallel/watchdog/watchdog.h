@@ -75,8 +75,9 @@ class Watchdog {
 
   /// From now on a rank that died ends no other one: `failure_handler` is called as ever, and then
   /// this process has `patience_s` to destroy the Watchdog, before it is ended after all. A rank of
-  /// this machine that is frozen is killed, and counts as dead. Once: from then on frozen ones are
-  /// killed, and no rank is judged. 0: it ends the others again, also one that died before.
+  /// this machine that is frozen is killed, and counts as dead. Once: from then on this rank kills
+  /// further ones that are frozen, and judges none. 0: it ends the others again, also one that died
+  /// before.
   void outlive_deaths(double patience_s);
   /// The record of such a death, waited for until `seconds` have passed.
   std::optional<FaultRecord> await_death(double seconds);

@@ -101,7 +101,8 @@ def costs(run):
         plain.append(step_s)
         took = sum(windows[i][3] - windows[i][2] for i in mine)
         steps = sum(windows[i][1] - windows[i][0] for i in mine)
-        taken = next(w[2] for w in windows if w[0] < step <= w[1])
+        # It is taken after its step.
+        taken = next(w[3] if w[1] == step else w[2] for w in windows if w[0] < step <= w[1])
         found.append((took - steps * step_s, written - taken))
     return found, statistics.mean(plain) if plain else 0
 

@@ -27,6 +27,7 @@ restarts and lost steps cost is not taken off.
 import argparse
 import collections
 import json
+import math
 import os
 import pathlib
 import random
@@ -191,7 +192,10 @@ class Soak:
                 code = process.wait(timeout=min(max(0, due - time.monotonic()), STANDS_STILL_S / 6))
             except subprocess.TimeoutExpired:
                 self.moves(process, out)
-                if time.monotonic() < due or sum(self.played.values()) >= faults:
+                if time.monotonic() < due:
+                    continue
+                if sum(self.played.values()) >= faults:
+                    due = math.inf
                     continue
                 kind = draw.choice(kinds)
                 next_process = self.play(kind, draw, process, out, steps)
@@ -215,8 +219,8 @@ class Soak:
             return "no fault in metrics.jsonl"
         steps = [line["lost_steps"] for line in lines if line["lost_steps"] >= 0]  # -1: not known
         seconds = [line["seconds"] for line in lines]
-        return (f"{len(lines)} faults in metrics.jsonl, {sum(line['survivors'] > 0 for line in lines)} of them outlived: "
-                f"steps lost {statistics.median(steps):.0f}, worst {max(steps)}; "
+        lost = f"steps lost {statistics.median(steps):.0f}, worst {max(steps)}" if steps else "steps lost not known"
+        return (f"{len(lines)} faults in metrics.jsonl, {sum(line['survivors'] > 0 for line in lines)} of them outlived: {lost}; "
                 f"seconds {statistics.median(seconds):.2f}, worst {max(seconds):.2f}")
 
     def check(self, out, expected):

@@ -121,7 +121,7 @@ exit $code
             os.kill(pid, signal.SIGKILL)
         self.expect_end(process, 1)
         planned = self.planned("--ranks=4", "--ranks-per-host=2")
-        self.assertEqual(planned["planned_bytes"], self.summary()["memory_planned_bytes"])
+        self.assertEqual(planned["categories"]["checkpoint_snapshot"], self.summary()["memory"]["checkpoint_snapshot"])
 
     def test_the_next_supervisor_takes_them_over(self):
         process = self.start_on_hosts("--max-restarts=0")

@@ -196,8 +196,11 @@ TEST(LaunchCommand, SrunTakesTheCpusOfTheAllocation) {
 TEST(LaunchCommand, SrunOnNodesThatAreLeft) {
   LaunchSite allocation = site();
   allocation.hosts = parse_hosts("n1:2,n3:2,n4:2");
-  EXPECT_THAT(testing::PrintToString(launch_command(Launcher::srun, 3, allocation, {}, "/out")),
-              HasSubstr("\"--overlap\", \"--nodes\", \"2\", \"--nodelist\", \"n1,n3\""));
+  for (const auto& [ranks, nodes] : {std::pair(2, "\"--nodes=2\", \"--nodelist=n1,n3\""),
+                                     std::pair(6, "\"--nodes=3\", \"--nodelist=n1,n3,n4\"")})
+    EXPECT_THAT(
+        testing::PrintToString(launch_command(Launcher::srun, ranks, allocation, {}, "/out")),
+        HasSubstr(nodes));
 }
 
 TEST(LaunchCommand, TasksOfAnAllocation) {

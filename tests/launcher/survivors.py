@@ -82,6 +82,18 @@ class Survivors(ElasticTest):
         self.continue_on_all(process)
         self.assertIn(self.faults()[-1], [(1, 2), (2, 2), (2, 0)] if self.outlive else [(1, 0)])
 
+    def test_all_that_die_at_once(self):
+        """mpirun may take that for a success."""
+        process, pids = self.kill(flags=["--steps=190"])
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none sees another one end
+            for pid in pids:
+                os.kill(pid, number)
+        self.assertEqual(self.finish(process), 0, self.texts())
+        self.assertEqual(self.faults(), [(1, 0)])
+        result = self.train(*FLAGS, "--steps=190", "--out=undisturbed")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.summary()["weights_sha256"], self.summary("undisturbed")["weights_sha256"])
+
     def test_ranks_that_are_left_come_to_the_end(self):
         process, _ = self.kill(1, flags=["--steps=140"])
         self.assertEqual(self.finish(process), 0, self.texts())

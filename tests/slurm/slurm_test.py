@@ -297,13 +297,13 @@ sleep 30
         ranks = self.await_that(lambda: self.cluster.processes_of("n2")[2], "no rank on n2")
         os.kill(ranks[0], signal.SIGKILL)
         # Rank 0 may still complete a checkpoint while it dies: one after the restart counts.
-        self.await_that(lambda: "under srun on n1:1,n2:1, from step" in self.logs(), "never restarted")
+        self.await_that(lambda: "under srun, from step" in self.logs(), "never restarted")
         self.await_checkpoint(after=max(step, self.newest_step()))
         # The end of the allocation comes near: the supervisor hands on the wish to stop.
         self.slurm("scancel", "--batch", "--signal=USR1", self.job)
         self.await_state("COMPLETED", "FAILED")
         self.assertEqual(self.field("ExitCode"), "75:0", self.logs())
-        self.assertIn("starting 2 ranks under srun on n1:1,n2:1, from step", self.logs())
+        self.assertIn("starting 2 ranks under srun, from step", self.logs())
         self.assertIn("Killed", self.logs())
         raw = self.folder / "run/logs/output/1/rank.0/stdout"
         self.assertIn("(source: srun", raw.read_text())
