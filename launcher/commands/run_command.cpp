@@ -30,7 +30,6 @@
 #include "launcher/settings/command_line.h"
 #include "lockstep/console.h"
 #include "lockstep/error.h"
-#include "parallel/batch/batch_plan.h"
 
 namespace lockstep {
 namespace {
@@ -51,8 +50,7 @@ class Run {
         site_(launch_site(flags)),
         policy_(flags.max_restarts, flags.backoff_s) {
     RunFolder::check(out(), existing_folder(flags_.train));
-    ranks_ = ranks_on(flags_, site_.devices());
-    if (ranks_ == 0) refuse_range();
+    ranks_ = first_ranks_on(flags_, site_.devices());
     launcher_ = choose_launcher(flags_, site_, ranks_);
     if (launcher_ == Launcher::srun) {
       site_.nodes = allocated_nodes(process_variables());
@@ -153,19 +151,6 @@ class Run {
     return was_ahead || (standing_.step > before.step && (newer_on_disk || lived));
   }
 
-  /// Throws why the first start has no number of ranks within --ranks MIN:MAX. With --hosts fewer
-  /// may answer later, but no more than there are.
-  void refuse_range() const {
-    const auto [min, max] = *flags_.rank_range;
-    if (site_.devices() >= min) (void)plan_batch(flags_.train.options, min);  // says why
-    throw EnvironmentError(fmt::format("--ranks {}:{}: there is room for {} rank{}",
-                                       min,
-                                       max,
-                                       site_.devices(),
-                                       site_.devices() == 1 ? "" : "s"),
-                           "give a smaller MIN or more --hosts");
-  }
-
   /// The newest checkpoint or snapshot that verifies. Checkpoints are not read where a snapshot is
   /// newer by its name, which it has from the moment when it is whole.
   RunProgress whole_in_run(const RunProgress& before) const {
@@ -216,23 +201,13 @@ class Run {
     if (may_go_on()) snapshots_.save_where_ranks_do_not_see_it(site_.hosts, ranks_);
     history_before_ = written("history.jsonl");
     const fs::file_time_type result_before = written("summary.json");
-    ChildPlan child;
-    child.output_folder = output_folder();
+    ChildPlan child = plan_child(launcher_, site_);
+    child.output_folder = next_output_folder(out());
     child.inherits_output = launcher_ == Launcher::none;
     child.labelled = launcher_ == Launcher::srun;
-    child.ranks_are_children =
-        launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
     child.grace_s = flags_.grace_s;
-    if (launcher_ == Launcher::mpirun) {
-      child.after_error_s = kLauncherPatience;
-      child.after_silence_s = site_.hosts.empty() ? kLauncherPatience : kLauncherPatienceForHosts;
-    } else if (launcher_ == Launcher::srun) {
-      child.after_error_s = kLauncherPatience;
-      child.after_silence_s = kSrunPatience;
-      child.is_to_be_asked = true;
-      // What all nodes have together. Without it a step gets what is on its own.
-      if (!site_.hosts.empty()) unsetenv("SLURM_GPUS");
-    }
+    // What all nodes of an allocation have together. Without it a step gets what is on its own.
+    if (launcher_ == Launcher::srun && !site_.hosts.empty()) unsetenv("SLURM_GPUS");
     std::vector<std::string> arguments = train_arguments(flags_, goes_on());
     if (launcher_ == Launcher::none) {
       arguments.insert(arguments.end(), {"--ranks", "1"});
@@ -260,9 +235,7 @@ class Run {
         "starting {} rank{} under {}{}{}",
         ranks_,
         ranks_ == 1 ? "" : "s",
-        launcher_ == Launcher::srun     ? "srun"
-        : launcher_ == Launcher::mpirun ? "mpirun"
-                                        : "no launcher",
+        name_of(launcher_),
         site_.hosts.empty() ? "" : " on " + to_string(site_.hosts),
         standing_.step < 0
             ? ""
@@ -316,16 +289,6 @@ class Run {
   /// named to begin from is given up only for one that is in --out.
   bool goes_on() const {
     return may_go_on() && (!begins_elsewhere() || flags_.train.force || standing_.step >= 0);
-  }
-
-  /// OUT/logs/output/N, of which N numbers all starts of this run. Created by who writes there.
-  std::string output_folder() const {
-    const fs::path folder = fs::absolute(out()) / "logs/output";
-    std::error_code ignored;
-    for (int number = 1;; ++number) {
-      const fs::path path = folder / std::to_string(number);
-      if (!fs::exists(path, ignored)) return path.string();
-    }
   }
 
   /// When a file of --out was. Rank 0 writes history.jsonl once in a start, when the run is

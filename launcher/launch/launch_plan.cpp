@@ -97,4 +97,30 @@ std::vector<std::string> launch_command(Launcher launcher,
   return words;
 }
 
+ChildPlan plan_child(Launcher launcher, const LaunchSite& site) {
+  ChildPlan child;
+  if (launcher == Launcher::none) return child;
+  child.after_error_s = child.after_silence_s = kLauncherPatience;
+  if (launcher == Launcher::srun) {
+    child.after_silence_s = kSrunPatience;
+    child.sigterm_first = true;
+    return child;
+  }
+  if (!site.hosts.empty()) child.after_silence_s = kLauncherPatienceForHosts;
+  child.ranks_are_children = site.hosts.empty() && !site.slurm_allocation;
+  return child;
+}
+
+const char* name_of(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::none:
+      return "no launcher";
+    case Launcher::mpirun:
+      return "mpirun";
+    case Launcher::srun:
+      return "srun";
+  }
+  return "";
+}
+
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include "core/host/cores.h"
 #include "launcher/launch/hosts.h"
+#include "launcher/launch/supervisor.h"
 
 namespace lockstep {
 
@@ -51,5 +52,12 @@ std::vector<std::string> launch_command(Launcher launcher,
                                         const LaunchSite& site,
                                         const std::vector<std::string>& arguments,
                                         const std::string& output_folder);
+
+/// A child whose ranks are started so: whether they are its children, and how long it may take to
+/// end when a rank has failed. Command, output and grace are the caller's.
+ChildPlan plan_child(Launcher launcher, const LaunchSite& site);
+
+/// "mpirun", "srun", "no launcher"
+const char* name_of(Launcher launcher);
 
 }  // namespace lockstep

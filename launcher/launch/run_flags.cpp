@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <fmt/format.h>
 #include <string_view>
 #include <system_error>
 
@@ -140,6 +141,17 @@ int ranks_on(const RunFlags& flags, int devices) {
        --ranks)
     if (try_plan_batch(flags.train.options, ranks)) return ranks;
   return 0;
+}
+
+int first_ranks_on(const RunFlags& flags, int devices) {
+  const int ranks = ranks_on(flags, devices);
+  if (ranks > 0) return ranks;
+  const auto [min, max] = *flags.rank_range;
+  if (devices >= min) (void)plan_batch(flags.train.options, min);  // says why
+  throw EnvironmentError(
+      fmt::format(
+          "--ranks {}:{}: there is room for {} rank{}", min, max, devices, devices == 1 ? "" : "s"),
+      "give a smaller MIN or more --hosts");
 }
 
 std::vector<std::string> train_arguments(const RunFlags& flags, bool resume) {

@@ -40,6 +40,9 @@ RunFlags parse_run_flags(const std::vector<std::string>& arguments);
 /// The ranks for so many devices: choose_ranks(), which may throw, or with --ranks MIN:MAX the most
 /// within these that the batch can be planned for; 0: none, which does not throw.
 int ranks_on(const RunFlags& flags, int devices);
+/// The same for the first start, which throws where there are none: with --hosts fewer may answer
+/// later, but no more than there are.
+int first_ranks_on(const RunFlags& flags, int devices);
 
 /// The flags of train for a start: as typed, and --resume auto unless --resume or --force was
 /// given; where the run in flags.train.out is to `resume`, --resume auto, that --out and no

@@ -124,12 +124,12 @@ class Supervision {
   void end_launcher(bool hangs) {
     const auto now = Clock::now();
     const std::chrono::duration<double> waited = now - hung_;
-    if (launcher_hung_ && plan_.is_to_be_asked && waited.count() >= kKillAfterSeconds)
+    if (launcher_hung_ && plan_.sigterm_first && waited.count() >= kKillAfterSeconds)
       kill(child_, SIGKILL);
     if (launcher_hung_ || !hangs) return;
     launcher_hung_ = true;
     hung_ = now;
-    kill(child_, plan_.is_to_be_asked ? SIGTERM : SIGKILL);
+    kill(child_, plan_.sigterm_first ? SIGTERM : SIGKILL);
   }
 
   /// What the time since the wish to stop calls for.

@@ -16,7 +16,7 @@ namespace lockstep {
 
 /// ChildPlan::after_error_s, and after_silence_s where ranks are on several hosts.
 inline constexpr double kLauncherPatience = 20, kLauncherPatienceForHosts = 2;
-/// after_silence_s of srun: ranks have their last words first, and Slurm then ends the step.
+/// after_silence_s of srun: more than ranks take to end with their records.
 inline constexpr double kSrunPatience = 10;
 /// More than ranks take to find out that they outlive the death of another one.
 inline constexpr double kSurvivorPatience = 80;
@@ -44,7 +44,7 @@ struct ChildPlan {
   double after_silence_s = 0;
   /// Such a launcher gets SIGTERM first, and SIGKILL 5 s later: where srun is killed, its ranks on
   /// all nodes stay.
-  bool is_to_be_asked = false;
+  bool sigterm_first = false;
   /// Called where ranks have outlived the death of another one, with how many they are.
   std::function<void(int)> on_survivors = {};
 };

@@ -121,4 +121,13 @@ std::string create_fresh_output_folder(std::vector<fs::path>& created) {
   return name;
 }
 
+std::string next_output_folder(const fs::path& out) {
+  const fs::path folder = fs::absolute(out) / "logs/output";
+  std::error_code ignored;
+  for (int number = 1;; ++number) {
+    const fs::path path = folder / std::to_string(number);
+    if (!fs::exists(path, ignored)) return path.string();
+  }
+}
+
 }  // namespace lockstep

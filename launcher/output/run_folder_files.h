@@ -43,5 +43,8 @@ void create_output_folder(const std::filesystem::path& folder,
                           std::vector<std::filesystem::path>& created);
 /// Creates a folder runs/<local time> that no other run has, as that does; its path.
 std::string create_fresh_output_folder(std::vector<std::filesystem::path>& created);
+/// OUT/logs/output/N for what ranks print, of which N numbers all starts of the run in OUT. Created
+/// by who writes there.
+std::string next_output_folder(const std::filesystem::path& out);
 
 }  // namespace lockstep

@@ -117,13 +117,9 @@ std::string ScaleRuns::start(const Experiment& experiment,
                              const std::string& log,
                              SupervisorSignals& signals,
                              SupervisorOutput& output) const {
-  ChildPlan child;
+  ChildPlan child = flags_.sbatch ? ChildPlan{} : plan_child(launcher_, site_);
   child.command = command(experiment, folder, log);
   child.grace_s = kGraceSeconds;
-  child.ranks_are_children =
-      launcher_ == Launcher::mpirun && site_.hosts.empty() && !site_.slurm_allocation;
-  if (launcher_ == Launcher::mpirun)
-    child.after_error_s = child.after_silence_s = kLauncherPatience;
   if (launcher_ != Launcher::none) child.variables["LOCKSTEP_STARTED"] = "plain";
   std::optional<ShmBackingDir> segments;
   if (child.ranks_are_children) segments.emplace(child);
