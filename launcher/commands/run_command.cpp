@@ -52,10 +52,8 @@ class Run {
     RunFolder::check(out(), existing_folder(flags_.train));
     ranks_ = first_ranks_on(flags_, site_.devices());
     launcher_ = choose_launcher(flags_, site_, ranks_);
-    if (launcher_ == Launcher::srun) {
-      site_.nodes = allocated_nodes(process_variables());
-      hosts_.use_nodes(site_.nodes, site_.srun);
-    }
+    if (launcher_ == Launcher::srun)
+      hosts_.use_nodes(allocated_nodes(process_variables()), site_.srun);
     if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
@@ -100,7 +98,7 @@ class Run {
       report(ending, verdict);  // who failed is said last
       if (failed) return code;
       if (verdict == Verdict::restart && moved_ && !regrew_ && !attempt.trained)
-        hosts_.refuse_new(site_.hosts.empty() ? site_.nodes : site_.hosts);
+        hosts_.refuse_new(site_.hosts.empty() ? hosts_.all() : site_.hosts);
       moved_ = verdict == Verdict::move;
       if (verdict == Verdict::restart) note_fault(ending);
       const std::vector<Host> hosts = site_.hosts;
@@ -108,8 +106,8 @@ class Run {
                          (verdict == Verdict::move && hosts_.watched() && !find_hosts());
       regrew_ = moved_ && site_.hosts == hosts;
       // Where Slurm knows what a rank died of, its node is there.
-      asks_hosts_ = launcher_ != Launcher::srun || verdict == Verdict::move ||
-                    ending.fault.text.empty() || ending.fault.said;
+      asks_hosts_ =
+          launcher_ != Launcher::srun || verdict == Verdict::move || !ending.fault.confirmed;
       if (again) code = pause_and_prepare(code);
     }
     if (verdict == Verdict::restart || verdict == Verdict::move) {
@@ -200,7 +198,6 @@ class Run {
     ++starts_;
     if (may_go_on()) snapshots_.save_where_ranks_do_not_see_it(site_.hosts, ranks_);
     history_before_ = written("history.jsonl");
-    const fs::file_time_type result_before = written("summary.json");
     ChildPlan child = plan_child(launcher_, site_);
     child.output_folder = next_output_folder(out());
     child.inherits_output = launcher_ == Launcher::none;
@@ -245,8 +242,8 @@ class Run {
     std::optional<ShmBackingDir> segments;
     if (child.ranks_are_children) segments.emplace(child);
     Ending ending = supervise(child, signals_, output_);
-    // Open MPI 5's mpirun --with-ft says 0 where all ranks were killed at once.
-    if (ending.exit_code == 0 && written("summary.json") == result_before) {
+    // mpirun --with-ft says 0 where all ranks were killed at once.
+    if (ending.exit_code == 0 && site_.survivors && RunLock::noted_end(out(), RunLock::kRun) != 0) {
       ending.exit_code = int(ExitCode::collective_timeout);
       if (ending.fault.text.empty()) ending.fault.text = "all ranks ended before rank 0 was done";
     }
@@ -256,6 +253,7 @@ class Run {
 
   void let_survive(ChildPlan& child) {
     child.after_error_s = kSurvivorPatience;
+    child.is_starting = [this] { return written("history.jsonl") == history_before_; };
     child.on_survivors = [this](int ranks) {
       policy_.note_survivors();
       begun_here_ = true;
@@ -292,7 +290,7 @@ class Run {
   }
 
   /// When a file of --out was. Rank 0 writes history.jsonl once in a start, when the run is
-  /// accepted, and summary.json when it is done.
+  /// accepted.
   fs::file_time_type written(const char* file) const {
     std::error_code error;
     return fs::last_write_time(fs::path(out()) / file, error);
@@ -311,8 +309,9 @@ class Run {
     if (verdict == Verdict::stopped || verdict == Verdict::move) {
       if (ending.exit_code != int(ExitCode::requeue))
         say(fmt::format("the ranks were ended {}",
-                        ending.out_of_grace ? fmt::format("after {:g} s of grace", flags_.grace_s)
-                                            : std::string("while they started")));
+                        ending.out_of_grace && !ending.starting
+                            ? fmt::format("after {:g} s of grace", flags_.grace_s)
+                            : std::string("while they started")));
       if (verdict == Verdict::stopped) say_stopped();
       return;
     }
@@ -341,7 +340,11 @@ class Run {
   /// False where there are too few, which is one more failed attempt. Throws EnvironmentError: that
   /// was the last one.
   bool find_hosts() {
-    RunHosts::Found found = hosts_.find();
+    RunHosts::Found found = hosts_.find([this] {
+      signals_.read();
+      return signals_.requested();
+    });
+    if (signals_.requested()) return true;  // nothing is started any more
     if (found.ranks == 0) {
       if (policy_.next({.exit_code = int(ExitCode::environment)}) != Verdict::restart) {
         keep_snapshot(/*saved=*/false);
@@ -352,9 +355,9 @@ class Run {
     }
     site_.cores.count = slots_of(found.hosts);
     site_.hosts = std::move(found.hosts);
-    if (launcher_ == Launcher::srun && found.all) site_.hosts.clear();  // as at first
+    site_.lost_nodes |= !found.all;
+    if (launcher_ == Launcher::srun && found.all) site_.hosts.clear();
     ranks_ = found.ranks;
-    signals_.read();  // of the seconds that this took
     return true;
   }
 

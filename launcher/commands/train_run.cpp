@@ -228,10 +228,12 @@ int train_in_folder(Job& job, TrainRequest& settings, const RunParts& parts) {
     if (options.ema.on() && !summary.stopped) trainer.save_average({});
     return finish_rank(job, summary);
   };
-  const int code = run();
-  if (!flags.per_class || !all_done(job, code)) return code;
+  int code = run();
   // The memory of training is free again.
-  return write_class_results(job, flags, request.data, path, summary, folder.get());
+  if (flags.per_class && all_done(job, code))
+    code = write_class_results(job, flags, request.data, path, summary, folder.get());
+  if (folder) folder->note_end(code);
+  return code;
 }
 
 int train(Job& job, const TrainRequest& asked) {

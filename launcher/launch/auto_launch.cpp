@@ -149,10 +149,8 @@ int start(const StartPlan& plan, const StartManner& manner) {
   check_limits(plan.ranks);
   SupervisorOutput output(manner.log);
   if (!plan.message.empty()) output.out().line(plan.message);
-  ChildPlan child;
+  ChildPlan child = plan_child(Launcher::mpirun, LaunchSite());
   child.command = plan.command;
-  child.ranks_are_children = true;
-  child.after_error_s = child.after_silence_s = kLauncherPatience;
   child.grace_s = manner.grace_s;
   child.variables["LOCKSTEP_STARTED"] = manner.terminal ? "terminal" : "plain";
   const ShmBackingDir segments(child);

@@ -23,7 +23,14 @@ Words command(const std::string& host, const ProbeProgram& program, int connect_
   const std::string timeout = "ConnectTimeout=" + std::to_string(connect_s);
   if (program.kind == ProbeProgram::Kind::ssh)
     return {program.path, "-o", "BatchMode=yes", "-o", timeout, host, "true"};
-  return {program.path, "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + host, "true"};
+  // Slurm ends the step after a minute where srun is killed first.
+  return {program.path,
+          "--overlap",
+          "--time=1",
+          "--nodes=1",
+          "--ntasks=1",
+          "--nodelist=" + host,
+          "true"};
 }
 
 constexpr std::chrono::seconds kPatience{10}, kPatienceForSteps{30};

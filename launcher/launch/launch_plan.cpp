@@ -54,18 +54,18 @@ Words mpirun_arguments(int ranks, const LaunchSite& site, const std::string& out
   return words;
 }
 
-/// srun on some nodes of the allocation, over which it spreads the ranks. A step that had a rank on
-/// a node that is gone may keep its processors, as far as Slurm knows, for as long as the job
-/// lasts:
-/// --overlap.
-Words srun_on(const std::vector<Host>& hosts, int ranks, const std::string& srun) {
+/// srun in an allocation of which nodes were lost. A step that had a rank on one of these may keep
+/// its processors, as far as Slurm knows, for as long as the job lasts: --overlap.
+Words srun_after_loss(const LaunchSite& site, int ranks) {
+  Words words{site.srun, "--overlap"};
+  if (site.hosts.empty()) return words;  // all are there again
   std::vector<std::string> names;
-  for (const Host& host : hosts)
+  for (const Host& host : site.hosts)
     if (int(names.size()) < ranks) names.push_back(host.name);
-  return {srun,
-          "--overlap",
-          fmt::format("--nodes={}", names.size()),
-          fmt::format("--nodelist={}", fmt::join(names, ","))};
+  append(words,
+         {fmt::format("--nodes={}", names.size()),
+          fmt::format("--nodelist={}", fmt::join(names, ","))});
+  return words;
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::vector<std::string> launch_command(Launcher launcher,
   if (launcher == Launcher::mpirun) words = mpirun_arguments(ranks, site, output_folder);
   // Without --kill-on-bad-exit, ranks on other nodes would wait for a dead one for ever.
   if (launcher == Launcher::srun) {
-    words = site.hosts.empty() ? Words{site.srun} : srun_on(site.hosts, ranks, site.srun);
+    words = site.lost_nodes ? srun_after_loss(site, ranks) : Words{site.srun};
     append(words,
            {"--mpi=pmix", "--ntasks", std::to_string(ranks), "--kill-on-bad-exit=1", "--label"});
   }

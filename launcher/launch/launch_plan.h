@@ -26,8 +26,8 @@ struct LaunchSite {
   bool survivors = false;         ///< mpirun lets ranks outlive the death of another one (ULFM)
   bool slurm_allocation = false;  ///< mpirun and srun know the hosts themselves
   int cpus_per_task = 0;          ///< of the allocation; 0: it does not say
-  std::vector<Host> nodes;        ///< of the allocation, where ranks are on several
   std::vector<Host> hosts;        ///< empty: this one, or all of the allocation
+  bool lost_nodes = false;        ///< the allocation has lost some since it began
   std::string ssh = "ssh";
   /// Of this process: LOCKSTEP_* ones are carried to other hosts.
   std::vector<std::string> carried_variables;

@@ -151,10 +151,11 @@ std::string ErrorOutput::end() {
 
 ReportedFault ErrorOutput::fault() const {
   const std::string& told = by_launcher_.text;
-  const bool launcher_knows =
-      !dead_.empty() && (told.starts_with(dead_) || told.starts_with("host "));
+  const bool confirmed = !dead_.empty() && told.starts_with(dead_);
+  const bool launcher_knows = confirmed || (!dead_.empty() && told.starts_with("host "));
   ReportedFault fault = by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
   fault.step = step_;
+  fault.confirmed = confirmed;
   return fault;
 }
 

@@ -15,6 +15,7 @@ struct ReportedFault {
   std::string text;  ///< "[rank 1 node7] error: ...", or what the launcher says; empty: unknown
   std::string hint;
   bool said = false;       ///< the rank itself has said so, on the output that was passed on
+  bool confirmed = false;  ///< the launcher knows what a rank died of that others miss
   std::int64_t step = -1;  ///< of the first rank that is reported; -1: unknown
 };
 

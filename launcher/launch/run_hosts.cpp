@@ -2,7 +2,6 @@
 #include "launcher/launch/run_hosts.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <fmt/format.h>
 #include <utility>
 
@@ -65,13 +64,7 @@ std::vector<Host> RunHosts::without_refused(std::vector<Host> hosts) const {
   return hosts;
 }
 
-/// Of a fixed --ranks, which may be more than there are tasks.
-int RunHosts::ranks_left(int slots, bool all) const {
-  const int asked = flags_.train.ranks;
-  return all ? asked : std::max(1, int(std::int64_t{asked} * slots / slots_of(hosts_)));
-}
-
-RunHosts::Found RunHosts::find() {
+RunHosts::Found RunHosts::find(const std::function<bool()>& gives_up) {
   if (watched()) {
     read_again();
     watch_.emplace(text_, probe_, pause_);
@@ -80,7 +73,7 @@ RunHosts::Found RunHosts::find() {
   constexpr int kBriefly = 2, kLong = 5;  // seconds
   const std::vector<Host> asked = without_refused(hosts_);
   const bool nodes = probe_.kind == ProbeProgram::Kind::srun;
-  Found found{.hosts = nodes ? answering_nodes(asked, probe_)
+  Found found{.hosts = nodes ? answering_nodes(asked, probe_, gives_up)
                              : answering_hosts(asked, probe_, watched() ? kBriefly : kLong)};
   if (!nodes && watched() && found.hosts.size() < asked.size() &&
       ranks_on(flags_, slots_of(found.hosts)) == 0)
@@ -92,7 +85,8 @@ RunHosts::Found RunHosts::find() {
   const int slots = slots_of(found.hosts);
   found.all = found.hosts.size() == hosts_.size();
   RunFlags there = flags_;
-  if (there.train.ranks > slots) there.train.ranks = nodes ? ranks_left(slots, found.all) : 0;
+  // An allocation may take more ranks than it has tasks.
+  if (there.train.ranks > slots && !(nodes && found.all)) there.train.ranks = 0;
   found.ranks = ranks_on(there, slots);
   if (found.ranks == 0) found.why_none = too_few(found.hosts);
   if (!found.all) say_(fmt::format("only {} answer", to_string(found.hosts)));

@@ -23,6 +23,7 @@ class RunHosts {
   /// They are these nodes of the allocation, which srun asks.
   void use_nodes(std::vector<Host> nodes, const std::string& srun);
   bool any() const { return !hosts_.empty(); }
+  const std::vector<Host>& all() const { return hosts_; }
   /// Whether they are watched while ranks train.
   bool watched() const { return flags_.rank_range && any(); }
 
@@ -35,7 +36,8 @@ class RunHosts {
   /// Asks all of them, and waits for 10 s at most, in an allocation for 30 s. Where they are
   /// watched, a file of --hosts is read again, and what was seen before counts no more. Throws as
   /// choose_ranks() without MIN:MAX.
-  Found find();
+  /// `gives_up` is asked meanwhile: whether it does not matter any more.
+  Found find(const std::function<bool()>& gives_up = {});
 
   /// To be called at least once a second while `ranks` ranks train on `used`; never waits. True,
   /// and says so, where there are hosts for more ranks now, or hosts with ranks are to be given up
@@ -47,7 +49,6 @@ class RunHosts {
 
  private:
   void read_again();
-  int ranks_left(int slots, bool all) const;
   std::string too_few(const std::vector<Host>& hosts) const;
   std::vector<Host> without_refused(std::vector<Host> hosts) const;
 

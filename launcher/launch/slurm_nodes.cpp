@@ -66,7 +66,9 @@ std::vector<Host> allocated_nodes(const VariableMap& variables) {
   return nodes;
 }
 
-std::vector<Host> answering_nodes(const std::vector<Host>& nodes, const ProbeProgram& srun) {
+std::vector<Host> answering_nodes(const std::vector<Host>& nodes,
+                                  const ProbeProgram& srun,
+                                  const std::function<bool()>& gives_up) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kLonger{5000}, kForEachNode{20};
   std::vector<HostProbe> probes;
@@ -85,6 +87,7 @@ std::vector<Host> answering_nodes(const std::vector<Host>& nodes, const ProbePro
     if (!answering.empty() && !give_up)
       give_up = Clock::now() + kLonger + int(nodes.size()) * kForEachNode;
     waits &= !give_up || Clock::now() < *give_up;
+    if (gives_up && gives_up()) return nodes;
     if (waits) poll(nullptr, 0, 10);
   }
   return answering.empty() ? nodes : answering;

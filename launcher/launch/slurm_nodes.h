@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,10 @@ std::vector<Host> allocated_nodes(const VariableMap& variables);
 
 /// Those of `nodes` on which srun starts a job step, all asked at once. A node that takes 5 s
 /// longer than the first one, or of many nodes somewhat more, is gone. Where none answers within 30
-/// s, it is Slurm that does not: all of them.
-std::vector<Host> answering_nodes(const std::vector<Host>& nodes, const ProbeProgram& srun);
+/// s, it is Slurm that does not: all of them. So where `gives_up`, which is asked meanwhile, says
+/// so.
+std::vector<Host> answering_nodes(const std::vector<Host>& nodes,
+                                  const ProbeProgram& srun,
+                                  const std::function<bool()>& gives_up = {});
 
 }  // namespace lockstep

@@ -95,6 +95,7 @@ class Supervision {
     ending.stop_requested = signals_.requested();
     ending.moves = moves_;
     ending.out_of_grace = stage_ >= Stage::terminated;
+    ending.starting = starting_;
     ending.fault = errors_.fault();
     ending.ended = std::chrono::system_clock::now();
     ending.reported = reported_.value_or(ending.ended);
@@ -139,10 +140,12 @@ class Supervision {
     if (stage_ == Stage::running) {
       stage_ = Stage::asked;
       asked_ = repeated_ = now;
-      kill(child_, SIGUSR1);
+      starting_ = plan_.is_starting && plan_.is_starting();
+      if (!starting_) kill(child_, SIGUSR1);
     }
     const std::chrono::duration<double> waited = now - asked_;
-    if (stage_ == Stage::asked && (signals_.at_once() || waited.count() >= plan_.grace_s)) {
+    if (stage_ == Stage::asked &&
+        (starting_ || signals_.at_once() || waited.count() >= plan_.grace_s)) {
       stage_ = Stage::terminated;
       terminated_ = now;
       kill(child_, SIGTERM);
@@ -231,7 +234,8 @@ class Supervision {
   int status_ = 0;
   bool launcher_hung_ = false;
   bool moves_ = false;
-  int survivors_ = 0;  // that the newest of on_survivors told
+  bool starting_ = false;  // when the ranks were to be asked
+  int survivors_ = 0;      // that the newest of on_survivors told
   Stage stage_ = Stage::running;
   Clock::time_point asked_, repeated_, terminated_, hung_;
   std::optional<Clock::time_point> failed_;

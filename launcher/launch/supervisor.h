@@ -45,6 +45,9 @@ struct ChildPlan {
   /// Such a launcher gets SIGTERM first, and SIGKILL 5 s later: where srun is killed, its ranks on
   /// all nodes stay.
   bool sigterm_first = false;
+  /// Where a rank's end does not end the others: whether they are still starting. SIGUSR1 would end
+  /// some of them, so that a wish to stop is SIGTERM at once; nothing is lost by that.
+  std::function<bool()> is_starting = {};
   /// Called where ranks have outlived the death of another one, with how many they are.
   std::function<void(int)> on_survivors = {};
 };
@@ -81,6 +84,7 @@ struct Ending {
   bool stop_requested = false;  ///< by a signal to this process
   bool moves = false;           ///< ... or by ChildPlan::is_to_move
   bool out_of_grace = false;    ///< ... and it had to be ended, or was to be ended at once
+  bool starting = false;        ///< ... by ChildPlan::is_starting
   ReportedFault fault;          ///< where exit_code is neither 0 nor 75
   /// When a rank or the launcher first told of it, and when all were gone.
   std::chrono::system_clock::time_point reported, ended;

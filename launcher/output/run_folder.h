@@ -75,6 +75,10 @@ class RunFolder final : public TrainObserver {
 
   /// Closes metrics.jsonl and returns what could not be written, each as "FILE: reason".
   std::vector<std::string> finish();
+  /// RunLock::note_end(), of which `lockstep run` asks.
+  void note_end(int exit_code) {
+    if (lock_) lock_->note_end(exit_code);
+  }
 
  private:
   void look_for_folder();

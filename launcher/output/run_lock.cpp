@@ -2,11 +2,14 @@
 #include "launcher/output/run_lock.h"
 
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fstream>
+#include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <thread>
@@ -19,6 +22,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr std::string_view kEnded = "ended with exit code ";
 
 std::string read_start(int descriptor) {
   char text[256];
@@ -89,6 +94,27 @@ bool RunLock::still_has_its_name() {
   ::close(std::exchange(descriptor_, -1));
   open_file();
   return false;
+}
+
+void RunLock::note_end(int exit_code) {
+  const std::string line = fmt::format("{}{}\n", kEnded, exit_code);
+  struct stat own {};
+  if (::fstat(descriptor_, &own) != 0 ||
+      ::pwrite(descriptor_, line.data(), line.size(), own.st_size) != ssize_t(line.size())) {
+    // Who would read it takes the process for one that was killed.
+  }
+}
+
+std::optional<int> RunLock::noted_end(const std::string& folder, const std::string& name) {
+  std::ifstream stream(folder + "/" + name);
+  std::string start, end;
+  if (!std::getline(stream, start) || !std::getline(stream, end) || !end.starts_with(kEnded))
+    return std::nullopt;
+  int exit_code = 0;
+  const char* const last = end.data() + end.size();
+  const auto read = std::from_chars(end.data() + kEnded.size(), last, exit_code);
+  if (read.ec != std::errc() || read.ptr != last) return std::nullopt;
+  return exit_code;
 }
 
 std::optional<std::string> RunLock::holder(const std::string& folder, const std::string& name) {

@@ -19,6 +19,10 @@ class RunLock {
   /// file cannot be made. A file system without locks is let pass.
   explicit RunLock(const std::string& folder, const std::string& name = kRun);
   ~RunLock();
+  /// The last that the process does of which the run's result depends: it ends with this exit code.
+  void note_end(int exit_code);
+  /// What the newest process that had the lock has noted; nothing: it noted nothing.
+  static std::optional<int> noted_end(const std::string& folder, const std::string& name);
   /// What the process that has the lock says of itself, "process 12 on node7, since 2026-01-31
   /// 12:00:00"; nothing where none has it. Waits for nothing; a run that starts just then tries
   /// again.

@@ -84,10 +84,7 @@ ScaleRuns::ScaleRuns(const ScaleFlags& flags) : flags_(flags), site_(launch_site
 }
 
 std::string ScaleRuns::launcher_name() const {
-  if (flags_.sbatch) return "sbatch";
-  return launcher_ == Launcher::srun     ? "srun"
-         : launcher_ == Launcher::mpirun ? "mpirun"
-                                         : "no launcher";
+  return flags_.sbatch ? "sbatch" : name_of(launcher_);
 }
 
 std::vector<std::string> ScaleRuns::command(const Experiment& experiment,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random faults, one after the other, on a run that `lockstep run` stands by.
 
-soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--faults N] [--ranks N|MIN:MAX] [--kinds usual|all]
+soak.py PROGRAM SHIM [--minutes M] [--every SECONDS] [--faults N] [--steps N] [--ranks N|MIN:MAX] [--kinds usual|all]
         [--step-ms T] [--seed S] [--log FILE]
 
 The run is of so many steps that it takes about M minutes undisturbed, and meets a fault every
@@ -20,7 +20,8 @@ and the same without the downtime taken off.
 
 Every rank sleeps T ms in each step (default 10), so that the machine has time for other work; the
 undisturbed run of all steps, for the bits, does not, and the undisturbed seconds are reckoned: the
-time a step took in a minute of them with the sleep, times the steps. Injected downtime: the time
+median time of a step in the disturbed run (of the averages in metrics.jsonl), times the steps. So a
+load on the machine that comes or goes changes both. Injected downtime: the time
 that a stopped rank stood still, and that between the end of a stopped run and its next start. What
 restarts and lost steps cost is not taken off.
 """
@@ -223,6 +224,11 @@ class Soak:
         return (f"{len(lines)} faults in metrics.jsonl, {sum(line['survivors'] > 0 for line in lines)} of them outlived: {lost}; "
                 f"seconds {statistics.median(seconds):.2f}, worst {max(seconds):.2f}")
 
+    def step_s(self, out):
+        """The median of the steps, by the lines of metrics.jsonl."""
+        lines = (self.folder / out / "metrics.jsonl").read_text().splitlines()
+        return statistics.median(json.loads(line)["step_ms"] for line in lines if '"loss"' in line) / 1000
+
     def check(self, out, expected):
         wrong = []
         if self.summary(out)["weights_sha256"] != expected:
@@ -255,6 +261,7 @@ def main():
     parser.add_argument("--ranks", default="2")
     parser.add_argument("--kinds", choices=KINDS, default="usual")
     parser.add_argument("--step-ms", type=float, default=10)
+    parser.add_argument("--steps", type=int, help="instead of --minutes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log")
     arguments = parser.parse_args()
@@ -267,17 +274,17 @@ def main():
         step_s = (soak.whole("short", 1200)[0] - short) / 1000
         sample = max(1200, int(60 / step_s))
         step_s = (soak.whole("sample", sample)[0] - short) / (sample - 200)
-        steps = max(500, int(arguments.minutes * 60 / step_s))
+        steps = arguments.steps or max(500, int(arguments.minutes * 60 / step_s))
         expected = soak.whole("whole", steps, paced=False)[1]
-        seconds = steps * step_s
-        print(f"undisturbed: {steps} steps of {step_s * 1000:.2f} ms: {seconds:.1f} s", file=log,
-              flush=True)
+        print(f"{steps} steps of about {step_s * 1000:.2f} ms", file=log, flush=True)
         wall = soak.disturbed("run", steps, arguments.every, arguments.faults, KINDS[arguments.kinds],
                               random.Random(arguments.seed))
         wrong = soak.check("run", expected)
         down = sum(soak.downtime.values())
+        seconds = steps * soak.step_s("run")
         counts = ", ".join(f"{n} x {kind}" for kind, n in sorted(soak.played.items()))
-        print(f"{sum(soak.played.values())} faults ({counts}) in {wall:.1f} s; injected downtime "
+        print(f"{sum(soak.played.values())} faults ({counts}) in {wall:.1f} s; {steps} steps of "
+              f"{1000 * seconds / steps:.2f} ms; injected downtime "
               f"{down:.1f} s; useful share {seconds / (wall - down):.2%}, {seconds / wall:.2%} of all; "
               f"{soak.cost('run')}; {'; '.join(wrong) or 'same bits'}", flush=True)
     finally:

@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import signal
+import time
 
 from elastic import ElasticTest
 from program_test import main
@@ -93,6 +94,16 @@ class Survivors(ElasticTest):
         result = self.train(*FLAGS, "--steps=190", "--out=undisturbed")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.summary()["weights_sha256"], self.summary("undisturbed")["weights_sha256"])
+
+    def test_a_stop_while_the_ranks_start(self):
+        for pause_s in (0, 0.1, 0.2, 0.4):
+            with self.subTest(pause_s=pause_s):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                process = self.start_elastic("1:4", "--hosts=localhost:4", "--grace=1000")
+                self.await_text("starting 4 ranks")
+                time.sleep(pause_s)
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(self.finish(process), 75, self.texts())
 
     def test_ranks_that_are_left_come_to_the_end(self):
         process, _ = self.kill(1, flags=["--steps=140"])
