@@ -116,10 +116,25 @@ TEST(ErrorOutput, OfADeathTheLauncherKnowsTheSignal) {
   EXPECT_EQ(same.fault().text, "rank 1 on vm was ended by signal 9 (Killed)");
   EXPECT_EQ(same.fault().step, 3);
   EXPECT_FALSE(same.fault().said);
+  EXPECT_TRUE(same.fault().confirmed);
   ErrorOutput another;
   shown_of(another, record + box(2));
   EXPECT_EQ(another.fault().text, "[rank 1 vm] error: the process died without a word");
   EXPECT_EQ(another.fault().hint, "look at dmesg");
+  EXPECT_FALSE(another.fault().confirmed);
+}
+
+TEST(ErrorOutput, WhatSrunEndedItselfConfirmsNoDeath) {
+  ErrorOutput output;
+  shown_of(output, "srun: error: n1: task 0: Killed\n");
+  EXPECT_EQ(output.fault().text, "rank 0 on n1: Killed");
+  EXPECT_FALSE(output.fault().confirmed);
+  shown_of(output, "[rank 2 vm] error: the process died without a word\n");
+  EXPECT_FALSE(output.fault().confirmed);
+  ErrorOutput known;
+  shown_of(known,
+           "[rank 1 vm] error: the process died without a word\nsrun: error: n2: task 1: Killed\n");
+  EXPECT_TRUE(known.fault().confirmed);
 }
 
 TEST(ErrorOutput, WhatRanksHaveOutlivedIsNoReasonOfTheEnd) {
