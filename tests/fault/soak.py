@@ -47,7 +47,7 @@ FLAGS = ["--model=mlp", "--hidden=256,256", "--dropout=0.1", "--data=glyphs", "-
          "--micro-batch=16", "--lr=0.02", "--momentum=0.9", "--lr-schedule=cosine",
          "--log-every=50", "--eval-every=2000", "--checkpoint-every=2s", "--timeout=3",
          *(f"--timeout-{stage}=10" for stage in ("start", "evaluation", "save"))]
-STANDING_BY = ["--max-restarts=1000", "--backoff=0.1", "--grace=30"]
+STANDING_BY = ["--max-restarts=1000000", "--backoff=0", "--grace=30"]
 DISK_FULL_S = 2
 STANDS_STILL_S = 60
 USUAL = ("kill a rank", "kill mpirun", "stop a rank", "SIGTERM and requeue", "disk full")

@@ -195,6 +195,8 @@ TEST(LaunchCommand, SrunTakesTheCpusOfTheAllocation) {
 
 TEST(LaunchCommand, SrunOnNodesThatAreLeft) {
   LaunchSite allocation = site();
+  allocation.lost_nodes = true;
+  EXPECT_THAT(launch_command(Launcher::srun, 3, allocation, {}, "/out"), Contains("--overlap"));
   allocation.hosts = parse_hosts("n1:2,n3:2,n4:2");
   for (const auto& [ranks, nodes] : {std::pair(2, "\"--nodes=2\", \"--nodelist=n1,n3\""),
                                      std::pair(6, "\"--nodes=3\", \"--nodelist=n1,n3,n4\"")})
