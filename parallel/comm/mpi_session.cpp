@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "parallel/comm/dead_rank_error.h"
 #include "parallel/comm/mpi_world.h"
 
 #if __has_include(<mpi-ext.h>)  // Open MPI's, which wants to come after mpi.h
@@ -53,7 +54,12 @@ void throw_mpi_error(int code, const char* call) {
   int length = 0;
   MPI_Error_string(code, text, &length);
   const std::string_view source(call);
-  throw CommError(fmt::format("{}: {}", source.substr(0, source.find('(')), text),
+  const std::string failed = fmt::format("{}: {}", source.substr(0, source.find('(')), text);
+  if (tells_of_a_death(code))
+    throw DeadRankError(
+        "another rank has died: " + failed,
+        "look for the first error in the run's logs, and at what the launcher says");
+  throw CommError(failed,
                   "another rank may have ended; look for the first error in the run's logs");
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/text/printable.h"
 #include "core/host/machine.h"
 #include "lockstep/error.h"
+#include "parallel/comm/dead_rank_error.h"
 #include "parallel/comm/exception_text.h"
 #include "parallel/session/explained_out_of_memory.h"
 #include "parallel/session/fault_log.h"
@@ -30,6 +31,8 @@ ErrorReport describe(const std::exception_ptr& error) {
   } catch (const Error& e) {
     if (const auto* const faulting_rank = dynamic_cast<const FaultingRank*>(&e))
       report.faulting_rank = *faulting_rank;
+    if (dynamic_cast<const DeadRankError*>(&e) != nullptr)
+      report.exit_code = int(ExitCode::collective_timeout);
     if (const auto* const explained = dynamic_cast<const ExplainedOutOfMemory*>(&e))
       report.details = explained->details();
   } catch (...) {

@@ -95,6 +95,17 @@ class Survivors(ElasticTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.summary()["weights_sha256"], self.summary("undisturbed")["weights_sha256"])
 
+    def test_a_rank_that_dies_while_the_ranks_start(self):
+        for pause_s in (0, 0.15):
+            with self.subTest(pause_s=pause_s):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                process = self.start_elastic("1:4", "--hosts=localhost:4", "--timeout-start=10", "--steps=20")
+                victim = self.await_that(self.ranks, "no rank")[0]
+                time.sleep(pause_s)
+                os.kill(victim, signal.SIGKILL)
+                self.assertEqual(self.finish(process), 0, self.texts())
+                self.assertIn("1 restarts", self.texts()[0])
+
     def test_a_stop_while_the_ranks_start(self):
         for pause_s in (0, 0.1, 0.2, 0.4):
             with self.subTest(pause_s=pause_s):
