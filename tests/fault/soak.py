@@ -11,7 +11,7 @@ SIGTERM and a new start by hand, as a requeue would do, or a disk that is full f
 --kinds all also two ranks killed at once, a rank killed while others recover from the death of
 another, all ranks killed and their snapshots in memory lost, and `lockstep run` killed with all below
 it and started anew by hand. It has to end with the bits of the undisturbed run, no step told twice
-and nothing left over, and never stands still for a minute. Prints what a fault cost by the fault
+and nothing left over, and never hangs, which is no output for a minute. Prints what a fault cost by the fault
 lines of metrics.jsonl, and the useful share of time:
 
   undisturbed seconds / (seconds of the run - injected downtime)
@@ -22,7 +22,7 @@ Every rank sleeps T ms in each step (default 10), so that the machine has time f
 undisturbed run of all steps, for the bits, does not, and the undisturbed seconds are reckoned: the
 median time of a step in the disturbed run (of the averages in metrics.jsonl), times the steps. So a
 load on the machine that comes or goes changes both. Injected downtime: the time
-that a stopped rank stood still, and that between the end of a stopped run and its next start. What
+that a rank was stopped, and that between the end of a stopped run and its next start. What
 restarts and lost steps cost is not taken off.
 """
 import argparse
@@ -49,7 +49,7 @@ FLAGS = ["--model=mlp", "--hidden=256,256", "--dropout=0.1", "--data=glyphs", "-
          *(f"--timeout-{stage}=10" for stage in ("start", "evaluation", "save"))]
 STANDING_BY = ["--max-restarts=1000000", "--backoff=0", "--grace=30"]
 DISK_FULL_S = 2
-STANDS_STILL_S = 60
+HANG_S = 60
 USUAL = ("kill a rank", "kill mpirun", "stop a rank", "SIGTERM and requeue", "disk full")
 KINDS = {"usual": USUAL, "all": (*USUAL, "kill two ranks", "kill during recovery", "lose the snapshots",
                                  "kill lockstep run")}
@@ -179,8 +179,8 @@ class Soak:
     def moves(self, process, out):
         """Ends everything where the run has written nothing for so long."""
         moved = os.path.getmtime(self.folder / f"{out}.output")
-        if time.time() - moved > STANDS_STILL_S:
-            raise SystemExit(f"the run stands still:\n{states([process.pid, *children(process.pid)])}\n" +
+        if time.time() - moved > HANG_S:
+            raise SystemExit(f"the run hangs:\n{states([process.pid, *children(process.pid)])}\n" +
                              self.output(out)[-3000:])
 
     def disturbed(self, out, steps, every, faults, kinds, draw):
@@ -190,7 +190,7 @@ class Soak:
         due = began + draw.expovariate(1 / every)
         while True:
             try:
-                code = process.wait(timeout=min(max(0, due - time.monotonic()), STANDS_STILL_S / 6))
+                code = process.wait(timeout=min(max(0, due - time.monotonic()), HANG_S / 6))
             except subprocess.TimeoutExpired:
                 self.moves(process, out)
                 if time.monotonic() < due:

@@ -120,7 +120,7 @@ exit $code
         for pid in self.ranks():
             os.kill(pid, signal.SIGKILL)
         self.expect_end(process, 1)
-        planned = self.planned("--ranks=4", "--ranks-per-host=2")
+        planned = self.planned("--data", f"csv:{self.table}", *FLAGS, "--ranks=4", "--ranks-per-host=2")
         self.assertEqual(planned["categories"]["checkpoint_snapshot"], self.summary()["memory"]["checkpoint_snapshot"])
 
     def test_the_next_supervisor_takes_them_over(self):

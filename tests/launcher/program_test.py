@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the built program share. Python's standard library alone."""
+import json
 import os
 import pathlib
 import shlex
@@ -93,6 +94,12 @@ class ProgramTest(unittest.TestCase):
 
     def train(self, *flags, data=None, environment=None, **options):
         return self.run_command(self.train_arguments(*flags, data=data), environment, **options)
+
+    def planned(self, *flags):
+        """What `lockstep plan` says."""
+        result = self.run_command([self.program, "plan", "--json", *flags])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
 
     def expect_error(self, result, code, *texts):
         self.assertEqual(result.returncode, code, result.stderr)

@@ -13,7 +13,7 @@ import shutil
 import signal
 
 from program_test import TIMEOUT_S, main
-from supervised import STEPS, SupervisedTest, processes_with
+from supervised import FLAGS, STEPS, SupervisedTest, processes_with
 
 
 class Snapshots(SupervisedTest):
@@ -40,7 +40,7 @@ class Snapshots(SupervisedTest):
         """The newest one has the bytes of `lockstep plan`, and the heads of its files."""
         newest = max(self.snapshots()[0].glob("step_*"))
         files = [path.stat().st_size for path in newest.glob("*.safetensors")]
-        planned = self.planned("--ranks=2")["state_bytes"]
+        planned = self.planned("--data", f"csv:{self.table}", *FLAGS, "--ranks=2")["state_bytes"]
         self.assertGreaterEqual(sum(files), planned)
         self.assertLess(sum(files), planned + len(files) * 8192)
 

@@ -69,13 +69,6 @@ class SupervisedTest(ProgramTest):
         self.addCleanup(process.kill)
         return process
 
-    def planned(self, *flags):
-        """What `lockstep plan` says of the run."""
-        command = [self.program, "plan", "--json", "--data", f"csv:{self.table}", *FLAGS, *flags]
-        result = self.run_command(command)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return json.loads(result.stdout)
-
     def texts(self):
         return [(self.folder / name).read_text() for name in ("stdout", "stderr")]
 
