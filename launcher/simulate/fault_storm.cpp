@@ -8,10 +8,9 @@
 #include "launcher/launch/restart_policy.h"
 #include "launcher/simulate/slow_outcome.h"
 #include "launcher/simulate/storm_outcomes.h"
-#include "launcher/simulate/storm_storage.h"
+#include "launcher/simulate/storm_saves.h"
 #include "lockstep/error.h"
 #include "parallel/simulation/fault_detection.h"
-#include "parallel/training/save_timer.h"
 
 namespace lockstep {
 namespace {
@@ -23,11 +22,6 @@ using simulation::PlantedFault;
 
 constexpr double kForEver = PlantedFault::kForEver;
 constexpr int kKilled = 128 + 9;  // what the launcher says of a rank that was killed
-
-MonotonicClock::time_point clock_of(double seconds) {
-  return MonotonicClock::time_point(
-      std::chrono::duration_cast<MonotonicClock::duration>(std::chrono::duration<double>(seconds)));
-}
 
 void add_note(FaultOutcome& outcome, const std::string& note) {
   if (outcome.note.find(note) != std::string::npos) return;  // of an earlier launch
@@ -43,9 +37,8 @@ class Storm {
  public:
   explicit Storm(const StormRequest& request)
       : r_(request),
-        storage_(request.faults, request.storage_bytes_per_s),
+        saves_(request),
         slow_(request),
-        storage_outcomes_(storage_.faults()),
         policy_(request.max_restarts, request.backoff_s) {
     for (const PlantedFault& fault : request.faults) {
       if (is_harmless(fault, r_))
@@ -57,12 +50,12 @@ class Storm {
 
   StormResult run() {
     while (now_ < r_.seconds && result_.refused.empty()) {
-      const std::int64_t before = committed_;
+      const std::int64_t before = saves_.resume_step();
       const std::int64_t attempts = attempts_++;
       std::optional<Attempt> ended = attempt();
       if (!ended || now_ >= r_.seconds) break;
       ended->first = attempts == 0;
-      ended->progress = committed_ > before;
+      ended->progress = saves_.resume_step() > before;
       decide(*ended);
     }
     conclude();
@@ -70,12 +63,6 @@ class Storm {
   }
 
  private:
-  struct Write {
-    std::int64_t step = 0;
-    double end = 0;
-    bool fails = false;
-  };
-
   /// Nothing: the ranks train until the storm is over, or wait for ever.
   std::optional<Attempt> attempt() {
     trains_ = false;
@@ -136,6 +123,7 @@ class Storm {
   /// Another takes its place, on which nothing is wrong.
   void replace_host(int host, double at) {
     slow_.replace_host(host, at);
+    saves_.lose_memory(host);
     std::erase_if(lasting_, [&](std::size_t i) { return result_.faults[i].fault.who == host; });
   }
 
@@ -203,18 +191,12 @@ class Storm {
   /// Trainer::fit() until the first step: the checkpoint is read, programs are compared and warm
   /// up.
   std::optional<int> start() {
-    double end = now_;
-    if (committed_ > 0) {
-      const int hosts = (r_.ranks - 1) / r_.ranks_per_host + 1;
-      const StormStorage::Transfer read = storage_.move(now_, r_.checkpoint_bytes * hosts);
-      note_storage(read, "reading the checkpoint");
-      if (read.failed_by) {
-        now_ = read.end;
-        return int(ExitCode::environment);
-      }
-      end = read.end;
+    const StormSaves::Read read = saves_.read(now_);
+    if (read.failed) {
+      now_ = read.end;
+      return int(ExitCode::environment);
     }
-    end += r_.startup_s;
+    double end = read.end + r_.startup_s;
     while (const PlantedFault* fault = coming(end)) {
       const double at = std::max(fault->at, now_);
       const Met met = halt("start-up", RunStage::start);
@@ -228,21 +210,20 @@ class Storm {
 
   std::optional<int> train() {
     trains_ = true;
-    done_ = committed_;
+    note_lost_memory();
+    done_ = saves_.resume_step();
     note_restart();
     begins_.push_back(now_);
-    SaveTimer timer(r_.every_steps, r_.every_seconds, clock_of(now_));
-    double saved_at = now_;
-    const double stall_s = r_.checkpoint_bytes / r_.ranks / r_.copy_bytes_per_s;
+    saves_.begin(now_);
     while (now_ < r_.seconds) {
-      finish_write(now_);
-      const std::int64_t quiet = quiet_steps(saved_at);
+      saves_.finish(now_);
+      const std::int64_t quiet = quiet_steps();
       done_ += quiet;
       now_ += double(quiet) * r_.step_s * slow_.factor(now_);
       double end = now_ + r_.step_s * slow_.factor(now_);
       while (const PlantedFault* fault = coming(end)) {
         const double at = fault->at;
-        finish_write(at);
+        saves_.finish(at);
         const Met met = halt("training", RunStage::training);
         if (met.exit_code) {
           lose(at, met.first);
@@ -257,32 +238,19 @@ class Storm {
       now_ = end;
       ++done_;
       note_step();
-      if (!timer.due(done_, clock_of(now_)) || write_) continue;
-      now_ += stall_s;
-      timer.taken(clock_of(now_));
-      saved_at = now_;
-      const StormStorage::Transfer written = storage_.move(now_, r_.checkpoint_bytes);
-      note_storage(written, fmt::format("the save of step {}", done_));
-      write_ = {.step = done_, .end = written.end, .fails = written.failed_by.has_value()};
+      now_ += saves_.save(done_, now_);
     }
     trained_.push_back({begins_.back(), now_});
     return std::nullopt;
   }
 
   /// Steps in which nothing else can happen: each is too short to look at.
-  std::int64_t quiet_steps(double saved_at) const {
+  std::int64_t quiet_steps() const {
     if (first_waiting_ < result_.faults.size()) return 0;
     double until = r_.seconds;
     if (next_ < halting_.size()) until = std::min(until, halting_[next_].at);
     until = std::min(until, slow_.next_change(now_));
-    if (write_)
-      until = std::min(until, write_->end);
-    else if (r_.every_seconds > 0)
-      until = std::min(until, saved_at + r_.every_seconds);
-    double steps = (until - now_) / (r_.step_s * slow_.factor(now_)) - 1;
-    if (r_.every_steps > 0)
-      steps = std::min(steps, double(r_.every_steps - done_ % r_.every_steps - 1));
-    return std::int64_t(std::max(steps, 0.0));
+    return std::int64_t(saves_.quiet_steps(done_, now_, r_.step_s * slow_.factor(now_), until));
   }
 
   std::optional<int> stand_still() {
@@ -323,22 +291,23 @@ class Storm {
     if (found.verdict) replace_host(host_of(found.verdict->rank), now_);
   }
 
-  /// Steps since the checkpoint, by outcome `first`.
+  /// Steps since what was saved last, by outcome `first`.
   void lose(double at, std::size_t first) {
     trained_.push_back({begins_.back(), at});
-    const std::int64_t lost = done_ - committed_;
-    result_.lost_steps += lost;
-    result_.faults[first].lost_steps = lost;
-    if (write_) ++result_.lost_saves;
-    write_.reset();
+    saves_.cut_off();
     trains_ = false;
+    lose_steps(first);
   }
 
-  void finish_write(double now) {
-    if (!write_ || write_->end > now) return;
-    ++(write_->fails ? result_.failed_saves : result_.saves);
-    if (!write_->fails) committed_ = write_->step;
-    write_.reset();
+  void lose_steps(std::size_t outcome) {
+    const std::int64_t lost = done_ - saves_.resume_step();
+    result_.lost_steps += lost;
+    result_.faults[outcome].lost_steps += lost;
+    done_ -= lost;
+  }
+  /// Where hosts were lost since then, the last that had a snapshot among them.
+  void note_lost_memory() {
+    if (done_ > saves_.resume_step()) lose_steps(result_.faults.size() - 1);
   }
 
   void note_restart() {
@@ -353,15 +322,16 @@ class Storm {
     }
   }
 
-  void note_storage(const StormStorage::Transfer& transfer, const std::string& what) {
-    storage_outcomes_.note(transfer, what, trains_ ? "training" : "start-up");
-  }
-
   void conclude() {
+    if (!trains_) note_lost_memory();
     result_.seconds = r_.seconds;
-    result_.kept_steps = trains_ ? done_ : committed_;
+    result_.kept_steps = done_;
     result_.goodput = double(result_.kept_steps) * r_.step_s / r_.seconds;
     result_.restarts = restarts_ + policy_.restarts();
+    result_.saves = saves_.checkpoints();
+    result_.failed_saves = saves_.failed();
+    result_.lost_saves = saves_.cut_off_checkpoints();
+    result_.snapshots = saves_.snapshots();
     std::vector<double> seconds;
     for (const FaultOutcome& outcome : result_.faults)
       if (outcome.detected_s) seconds.push_back(*outcome.detected_s);
@@ -372,7 +342,7 @@ class Storm {
       result_.longest_detection_s = seconds.back();
     }
     for (std::vector<FaultOutcome> others :
-         {slow_.outcomes(trained_), storage_outcomes_.take(), std::move(harmless_)})
+         {slow_.outcomes(trained_), saves_.take_outcomes(), std::move(harmless_)})
       std::ranges::move(others, std::back_inserter(result_.faults));
     std::ranges::stable_sort(
         result_.faults, {}, [](const FaultOutcome& one) { return one.fault.at; });
@@ -380,9 +350,8 @@ class Storm {
   }
 
   const StormRequest& r_;
-  const StormStorage storage_;
+  StormSaves saves_;
   SlowRanks slow_;
-  StorageOutcomes storage_outcomes_;
   RestartPolicy policy_;
   std::vector<PlantedFault> halting_;
   std::vector<FaultOutcome> harmless_;
@@ -394,8 +363,7 @@ class Storm {
   bool launcher_died_ = false;
   std::vector<std::size_t> lasting_;  // outcomes of hosts that may be wrong at the next launch
   bool trains_ = false;
-  std::int64_t done_ = 0, committed_ = 0;  // steps
-  std::optional<Write> write_;
+  std::int64_t done_ = 0;       // steps that are not lost
   std::vector<double> begins_;  // of training
   std::vector<std::pair<double, double>> trained_;
   // Outcomes that have ended the ranks, which do not train again yet, and when.

@@ -17,7 +17,9 @@ struct StormResult {
   double goodput = 0;           ///< share of the time that kept_steps take undisturbed
   int restarts = 0;
   std::string refused;  ///< why there was no further restart, and when; empty: there was
-  std::int64_t saves = 0, failed_saves = 0, lost_saves = 0;  ///< whole; failed; cut off
+  /// Checkpoints: whole; failed; cut off.
+  std::int64_t saves = 0, failed_saves = 0, lost_saves = 0;
+  std::int64_t snapshots = 0;  ///< whole ones in memory
   int wrongly_named = 0;
   double median_detection_s = 0, longest_detection_s = 0;  ///< of faults that ended the ranks
   std::size_t detected = 0;                                ///< such faults

@@ -24,10 +24,14 @@ StormRequest request_of(const SimulateFlags& flags, const SimulatedRuns& exact) 
   request.spread = flags.spread;
   request.checkpoint_bytes = double(exact.parameter_elems) * double(sizeof(float)) * double(arrays);
   request.copy_bytes_per_s = simulation::DeviceModel{}.copy_bytes_per_s;
+  request.network_bytes_per_s = flags.network.between.bytes_per_s;
   request.storage_bytes_per_s = flags.storm.storage_gbps * 1e9;
   request.launch_s = flags.storm.launch_s;
   request.every_steps = options.checkpoint.every_steps;
   request.every_seconds = options.checkpoint.every_seconds;
+  request.has_snapshots = flags.train.snapshots;
+  request.snapshot_seconds = options.checkpoint.snapshot_seconds;
+  request.snapshot_bytes_per_s = flags.storm.snapshot_gbps * 1e9;
   request.limits = flags.train.watch;
   request.max_restarts = int(flags.storm.max_restarts);
   request.backoff_s = flags.storm.backoff_s;

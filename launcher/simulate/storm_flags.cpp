@@ -15,6 +15,7 @@ constexpr const char* kOnlyWithFaults[] = {"--storm-hours",
                                            "--storms",
                                            "--exact-ranks",
                                            "--storage-bandwidth",
+                                           "--snapshot-bandwidth",
                                            "--launch-seconds",
                                            "--max-restarts",
                                            "--backoff"};
@@ -69,6 +70,14 @@ void declare_storm_flags(CLI::App& app, StormFlags& flags) {
            1e6,
            "GB/s",
            "that checkpoints are written and read with, of all ranks together");
+  add_real(app,
+           "--snapshot-bandwidth",
+           flags.snapshot_gbps,
+           1e-3,
+           1e3,
+           "GB/s",
+           "that each rank writes snapshots into its host's memory with, hashing them, and reads "
+           "and verifies them with");
   add_real(app,
            "--launch-seconds",
            flags.launch_s,

@@ -19,7 +19,8 @@ struct StormFlags {
   double hours = 24;
   std::int64_t storms = 1;  ///< by as many seeds
   std::int64_t exact_ranks = 1024;
-  double storage_gbps = 20;  ///< 10^9 bytes a second, of all ranks together
+  double storage_gbps = 20;     ///< 10^9 bytes a second, of all ranks together
+  double snapshot_gbps = 0.35;  ///< 10^9 bytes a second, of each rank
   double launch_s = 60;
   std::int64_t max_restarts = 3;
   double backoff_s = 5;

@@ -61,7 +61,7 @@ void add_summary(std::string& text, const SimulatedStorm& storm) {
   const StormResult& result = storm.result;
   text += fmt::format(
       "goodput {:.2f}%: {} steps in the final run, {} lost; {} restarts{}{}\n"
-      "checkpoints: {} whole, {} failed, {} cut off\n",
+      "checkpoints: {} whole, {} failed, {} cut off; snapshots in memory: {}\n",
       result.goodput * 100,
       format_count(double(result.kept_steps)),
       format_count(double(result.lost_steps)),
@@ -70,7 +70,8 @@ void add_summary(std::string& text, const SimulatedStorm& storm) {
       result.refused,
       format_count(double(result.saves)),
       result.failed_saves,
-      result.lost_saves);
+      result.lost_saves,
+      format_count(double(result.snapshots)));
   text += fmt::format(
       "detection of {} faults: median {:.1f} s, longest {:.1f} s; wrongly "
       "named: {}\n",
@@ -158,6 +159,7 @@ json to_object(std::span<const SimulatedStorm> storms) {
                     {"checkpoints", result.saves},
                     {"failed_checkpoints", result.failed_saves},
                     {"cut_off_checkpoints", result.lost_saves},
+                    {"snapshots", result.snapshots},
                     {"wrongly_named", result.wrongly_named},
                     {"detected", result.detected},
                     {"median_detection_s", result.median_detection_s},

@@ -18,12 +18,15 @@ namespace lockstep {
 /// start-up, steps, saves, faults, ends, restarts. What decides is the library's own: who is
 /// accused and when by the watchdogs of all ranks (simulation::detect), slow ranks by
 /// StragglerScores, whether and when there is a restart by RestartPolicy, when a checkpoint is due
-/// by SaveTimer. What things take is modelled, and so are
+/// by SaveTimer and a snapshot in memory by SnapshotPace. What things take is modelled, and so are
 ///   - a save: training stalls while a rank copies its part; then its bytes are written at the
 ///     storage's bandwidth, concurrently with training. A fault before that has ended leaves the
-///     one before;
-///   - a restart: the pause of the policy, launch_s, the read checkpoint (by every host as a whole,
-///     as each rank verifies it), and the start-up of the exact simulation;
+///     one before. A snapshot is the same for each host by itself, at the rate of its ranks;
+///   - whose memory is left: hosts whose ranks have ended keep their snapshots, a host that is
+///     replaced has none;
+///   - a restart: the pause of the policy, launch_s, what is newest of disk and memory, read by
+///     every host as a whole, as each rank verifies it (a host without the snapshot gets it over
+///     the network first), and the start-up of the exact simulation;
 ///   - which host is replaced when the ranks start again: that of the rank that was named (by the
 ///     watchdogs or at the launch), and those that died, with all that was wrong there. What is
 ///     wrong with other hosts lasts, and what is wrong with a process ends with it;
@@ -38,12 +41,16 @@ struct StormRequest {
   double micro_batches = 1;  ///< of a rank in a step
   double spread = 0;         ///< as simulation::DeviceModel
   double checkpoint_bytes = 0;
-  double copy_bytes_per_s = 25e9;  ///< from each device to its host
+  double copy_bytes_per_s = 25e9;     ///< from each device to its host
+  double network_bytes_per_s = 50e9;  ///< of a host
   // Of the job and its settings:
   double storage_bytes_per_s = 20e9;
   double launch_s = 60;
   std::int64_t every_steps = 0;
   double every_seconds = 600;
+  bool has_snapshots = false;
+  double snapshot_seconds = 0;           ///< 0: by cost
+  double snapshot_bytes_per_s = 0.35e9;  ///< that a rank writes and hashes, or reads and verifies
   WatchLimits limits;
   int max_restarts = 3;
   double backoff_s = 5;

@@ -29,7 +29,7 @@ MemorySnapshots::MemorySnapshots(Communicator& ranks,
     divide(saved);
     share_texts(options);
   }
-  if (agreement.leads()) pace_.emplace(options.snapshot_seconds);
+  if (agreement.leads()) pace_.emplace(options.snapshot_seconds, MonotonicClock::now());
 }
 
 std::size_t MemorySnapshots::copy_bytes(const SavedArrays& saved, int ranks_of_host, int member) {
@@ -95,7 +95,7 @@ bool MemorySnapshots::share(io::CheckpointContent& content) const {
 }
 
 void MemorySnapshots::taken(double stall_seconds) {
-  if (pace_) pace_->taken(stall_seconds);
+  if (pace_) pace_->taken(stall_seconds, MonotonicClock::now());
 }
 
 void MemorySnapshots::written(double seconds) {

@@ -54,7 +54,7 @@ class MemorySnapshots {
   io::CheckpointPlace place() const { return {.folder = folder_, .keep = 1, .in_memory = true}; }
 
   /// On rank 0: whether one is wanted now.
-  bool is_due() const { return pace_ && pace_->is_due(); }
+  bool is_due() const { return pace_ && pace_->is_due(MonotonicClock::now()); }
   /// On rank 0: one was copied, for which training stalled; it was written.
   void taken(double stall_seconds);
   void written(double seconds);

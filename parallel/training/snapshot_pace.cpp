@@ -14,12 +14,13 @@
 
 namespace lockstep {
 
-bool SnapshotPace::is_due() const {
-  return std::chrono::duration<double>(MonotonicClock::now() - last_).count() >= interval_;
+SnapshotPace::Time SnapshotPace::due_at() const {
+  const std::chrono::duration<double> interval(interval_);
+  return last_ + std::chrono::duration_cast<MonotonicClock::duration>(interval);
 }
 
-void SnapshotPace::taken(double stall_seconds) {
-  last_ = MonotonicClock::now();
+void SnapshotPace::taken(double stall_seconds, Time now) {
+  last_ = now;
   stall_ = stall_seconds;
 }
 

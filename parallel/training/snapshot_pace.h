@@ -18,13 +18,17 @@ class SnapshotPace {
   /// Seconds until the first one, whose cost is not known, and the least between two.
   static constexpr double kMinSeconds = 1;
 
-  /// `seconds`: between two; 0: by cost.
-  explicit SnapshotPace(double seconds)
-      : fixed_(seconds), interval_(seconds > 0 ? seconds : kMinSeconds) {}
+  using Time = MonotonicClock::time_point;
 
-  bool is_due() const;
-  /// A copy has just been taken, for which training stalled.
-  void taken(double stall_seconds);
+  /// `seconds`: between two; 0: by cost. Training begins at `now`.
+  SnapshotPace(double seconds, Time now)
+      : fixed_(seconds), interval_(seconds > 0 ? seconds : kMinSeconds), last_(now) {}
+
+  bool is_due(Time now) const { return now >= due_at(); }
+  /// When the next one is due.
+  Time due_at() const;
+  /// A copy has been taken `now`, for which training stalled.
+  void taken(double stall_seconds, Time now);
   /// It has been written in `seconds`.
   void written(double seconds);
   /// Seconds between two.
@@ -32,7 +36,7 @@ class SnapshotPace {
 
  private:
   double fixed_, interval_, stall_ = 0;
-  MonotonicClock::time_point last_ = MonotonicClock::now();
+  Time last_;
 };
 
 /// Why two snapshots of `bytes` (the newest, and the one that is written) have no room in

@@ -182,20 +182,23 @@ TEST_F(CheckpointingTest, AFolderThatOthersCanReadGetsNoSnapshots) {
 }
 
 TEST_F(CheckpointingTest, SnapshotsCostAHalfPercentOfTheTime) {
-  SnapshotPace pace(0);
-  pace.taken(0.01);
+  const SnapshotPace::Time start{};
+  SnapshotPace pace(0, start);
+  EXPECT_FALSE(pace.is_due(start));
+  EXPECT_TRUE(pace.is_due(start + std::chrono::seconds(1)));
+  pace.taken(0.01, start);
   pace.written(0.09);
   EXPECT_NEAR(pace.interval(), 20, 1e-9);
   pace.written(0);
   EXPECT_NEAR(pace.interval(), 2, 1e-9);
-  pace.taken(0);
+  pace.taken(0, start);
   pace.written(0);
   EXPECT_EQ(pace.interval(), SnapshotPace::kMinSeconds);
-  EXPECT_FALSE(pace.is_due());
-  SnapshotPace fixed(7);
-  fixed.taken(100);
+  SnapshotPace fixed(7, start);
+  fixed.taken(100, start + std::chrono::seconds(2));
   fixed.written(100);
   EXPECT_EQ(fixed.interval(), 7);
+  EXPECT_EQ(fixed.due_at(), start + std::chrono::seconds(9));
 }
 
 TEST_F(CheckpointingTest, SnapshotsThatCannotBeWrittenAreReportedOnce) {

@@ -7,6 +7,7 @@
 
 #include "launcher/simulate/fault_source.h"
 #include "lockstep/error.h"
+#include "parallel/training/snapshot_pace.h"
 
 namespace lockstep {
 namespace {
@@ -68,6 +69,73 @@ TEST(FaultStorm, ASaveThatIsCutOffCountsForNothing) {
   EXPECT_GE(result.faults[0].named, 24);
   EXPECT_LT(result.faults[0].named, 32);
   EXPECT_NEAR(*result.faults[0].detected_s, 10.5, 1);
+}
+
+/// Small storms with a snapshot of a second every 10 s.
+StormRequest snapshot_storm(std::vector<PlantedFault> faults) {
+  StormRequest request = small_storm(std::move(faults));
+  request.has_snapshots = true;
+  request.snapshot_seconds = 10;
+  request.snapshot_bytes_per_s = 10e9 / 8;
+  request.network_bytes_per_s = 5e9;
+  return request;
+}
+
+TEST(FaultStorm, SnapshotsLoseSecondsAndNotMinutes) {
+  const StormResult result =
+      run_storm(snapshot_storm({{.at = 795.5, .kind = FaultKind::rank_dies, .who = 17}}));
+  EXPECT_LE(result.lost_steps, 12);
+  // Launch, the snapshot verified by each rank (8 s), on the replaced host after it was copied
+  // (2 s) and written (1 s), start-up.
+  EXPECT_NEAR(*result.faults[0].restart_s, 60 + 8 + 3 + 40, 1e-6);
+  EXPECT_EQ(result.faults[0].lost_steps, result.lost_steps);
+  const double pause = *result.faults[0].detected_s + *result.faults[0].restart_s;
+  EXPECT_NEAR(double(result.kept_steps + result.lost_steps), 3500 - pause, 2);
+  EXPECT_GT(result.snapshots, 250);
+  EXPECT_EQ(run_storm(small_storm({})).snapshots, 0);
+}
+
+TEST(FaultStorm, SnapshotsByCostLeaveTheTimeToTraining) {
+  StormRequest request = snapshot_storm({});
+  request.snapshot_seconds = 0;
+  const StormResult result = run_storm(request);
+  EXPECT_NEAR(double(result.snapshots), 3500.0 / (1 / SnapshotPace::kShare), 3);
+  EXPECT_EQ(result.kept_steps, 3500);
+}
+
+TEST(FaultStorm, ASnapshotThatIsCutOffLeavesTheOneBefore) {
+  StormRequest request = snapshot_storm({{.at = 152, .kind = FaultKind::rank_dies, .who = 17}});
+  request.snapshot_seconds = 40;
+  request.snapshot_bytes_per_s = 10e9 / 8 / 30;
+  EXPECT_EQ(run_storm(request).lost_steps, 51) << "the one of step 40 takes until 170 s";
+  request.faults[0].at = 172;
+  EXPECT_EQ(run_storm(request).lost_steps, 31);
+}
+
+/// Storage that fails is not needed for a restart from memory.
+TEST(FaultStorm, RestartsFromMemoryDoNotReadTheDisk) {
+  const StormResult result =
+      run_storm(snapshot_storm({{.at = 800, .kind = FaultKind::rank_dies, .who = 1},
+                                {.at = 801, .kind = FaultKind::storage_fails, .seconds = 300}}));
+  EXPECT_EQ(result.restarts, 1);
+  EXPECT_LE(result.lost_steps, 12);
+}
+
+/// With the last host that had a snapshot its steps are lost, also those that a first loss left.
+TEST(FaultStorm, WithAllHostsTheirMemoryIsLost) {
+  const auto of_hosts = [](int hosts) {
+    StormRequest request =
+        snapshot_storm({{.at = 800.5, .kind = FaultKind::host_dies, .who = 0},
+                        {.at = 840, .kind = FaultKind::host_dies, .who = hosts - 1}});
+    request.ranks = 8 * hosts;
+    return run_storm(request);
+  };
+  EXPECT_EQ(of_hosts(1).lost_steps, 100);
+  const StormResult both = of_hosts(2);
+  EXPECT_EQ(both.lost_steps, 100);
+  // From 840 s on: launch, the checkpoint read by two hosts, start-up.
+  EXPECT_EQ(both.kept_steps, 600 + 3600 - (840 + 60 + 20 + 40));
+  EXPECT_LE(of_hosts(3).lost_steps, 12);
 }
 
 TEST(FaultStorm, AShortFreezeCostsItsTimeAlone) {
