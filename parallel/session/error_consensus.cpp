@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/signal_masked_thread.h"
+#include "core/base/exit_deadline.h"
 #include "lockstep/error.h"
 #include "parallel/comm/mpi_session.h"
 #include "parallel/session/error_report.h"
@@ -30,18 +30,6 @@ Card card_of(const ErrorReport& report) {
   std::uint32_t hash = 2166136261u;  // FNV-1a
   for (const char c : report.message) hash = (hash ^ std::uint8_t(c)) * 16777619u;
   return {float(report.exit_code), float(hash >> 8)};
-}
-
-/// Ends this process with `exit_code` after `time`, whatever its other threads hang in.
-void end_after(std::chrono::milliseconds time, int exit_code) {
-  try {
-    start_signal_masked_thread([time, exit_code] {
-      std::this_thread::sleep_for(time);
-      _exit(exit_code);
-    }).detach();
-  } catch (...) {  // without memory for a thread
-    _exit(exit_code);
-  }
 }
 
 }  // namespace
@@ -79,7 +67,7 @@ int ErrorConsensus::report(const std::exception_ptr& error) {
   inside_.fault_log.write(record, !said_by_lower_rank);
   const int exit_code = int(cards[0].exit_code);
   // At the first rank that ends with an error mpirun stops answering those that still leave MPI.
-  end_after(kMaxGoodbye, exit_code);
+  exit_after(kMaxGoodbye, exit_code);
   return exit_code;
 }
 
@@ -101,7 +89,7 @@ void ErrorConsensus::end_job(const FaultRecord& record) {
   inside_.fault_log.write(record, false);
   // The others end by themselves; this is for one whose watchdog cannot. mpirun does not answer
   // once another rank has ended, and kills this one two seconds later.
-  end_after(kMaxAbort, record.exit_code);
+  exit_after(kMaxAbort, record.exit_code);
   side_channel_.release();  // others may never come to free it
   inside_.plain.abort(record.exit_code);
   _exit(record.exit_code);

@@ -3,16 +3,13 @@
 
 #include <charconv>
 #include <chrono>
-#include <condition_variable>
 #include <fmt/format.h>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <unistd.h>
 
 #include "core/base/check.h"
 #include "core/base/env.h"
-#include "core/base/signal_masked_thread.h"
+#include "core/base/exit_deadline.h"
 #include "parallel/comm/mpi_session.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/job_internals.h"
@@ -25,32 +22,6 @@ namespace {
 constexpr double kToNoticeSeconds = 30, kForRecordSeconds = 1;
 /// From then on, in which a checkpoint may have to be written to its end.
 constexpr std::chrono::seconds kToShrink{30};
-
-/// Ends this process with `exit_code` unless it is destroyed in time.
-class EndsUnlessDone {
- public:
-  EndsUnlessDone(std::chrono::seconds time, int exit_code)
-      : thread_(start_signal_masked_thread([this, time, exit_code] {
-          std::unique_lock lock(mutex_);
-          if (!changed_.wait_for(lock, time, [this] { return done_; })) _exit(exit_code);
-        })) {}
-  ~EndsUnlessDone() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-  EndsUnlessDone(const EndsUnlessDone&) = delete;
-  EndsUnlessDone& operator=(const EndsUnlessDone&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread thread_;
-};
 
 }  // namespace
 
@@ -94,7 +65,8 @@ std::optional<RankDeath> outlived_death(Job& job, bool can_continue) {
 
 int shrink_to_survivors(const RankDeath& death, const std::function<bool(int)>& fits) {
   const int exit_code = death.record.exit_code;
-  const EndsUnlessDone limit(kToShrink, exit_code);
+  const ExitDeadline deadline(kToShrink, exit_code);
+  if (!deadline.is_set()) _exit(exit_code);
   try {
     MpiSession::shrink();
     const MpiSession::Place place = MpiSession::place_after_shrink().value();

@@ -10,11 +10,11 @@
 #include <mutex>
 #include <optional>
 #include <pthread.h>
-#include <span>
 #include <string_view>
 #include <thread>
 #include <unistd.h>
 
+#include "core/base/exit_deadline.h"
 #include "core/base/parameter_names.h"
 #include "core/base/signal_masked_thread.h"
 #include "core/base/text/fixed_text.h"
@@ -26,6 +26,7 @@
 #include "parallel/watchdog/heartbeat_transport.h"
 #include "parallel/watchdog/rank_processes.h"
 #include "parallel/watchdog/stranger_watch.h"
+#include "parallel/watchdog/verdict_report.h"
 
 namespace lockstep {
 namespace {
@@ -36,9 +37,6 @@ using Kind = watch::Kind;
 constexpr int kSendMs = 200, kLeaveMs = 300, kParentMs = 1000;
 constexpr double kSoonSeconds = 0.05, kConnectSeconds = 30;
 constexpr std::chrono::milliseconds kMaxLastWords{2000};
-/// So long after a verdict that ranks come to by themselves all of them have: the connection closed
-/// for all at once, and each looks every 50 ms; or each looks in its next beat.
-constexpr double kOthersSeeDeathSeconds = 0.25, kOthersSeeSilenceSeconds = 0.5;
 
 }  // namespace
 
@@ -186,25 +184,19 @@ class Watchdog::State final : public watch::PeerListener {
     // As of then: where all ranks were stopped since, no rank would know of it yet.
     auto verdict = node_.detector().judge(time);
     if (!verdict || is_held(*verdict)) return;
-    if (patience_s_ > 0 && processes_.end_frozen(*verdict, speaks_of(*verdict), time)) return;
+    if (patience_s_ > 0 &&
+        processes_.end_frozen(*verdict, watch::speaks_of(*verdict, peers_), time))
+      return;
     if (verdict->kind == Verdict::Kind::died) processes_.explain(*verdict);
     if (death_) return node_.detector().settle(verdict->rank, time);  // of a second MPI tells
     // Rank 0 may not know yet.
     const bool is_known = peers_.rank() == 0 || verdict->rank == 0;
-    const bool speaks = speaks_of(*verdict) || verdict->killed;
-    leave(record_of(*verdict), speaks, is_known, -1, pause_before_end(*verdict));
-  }
-
-  /// Until all ranks know that come to the same verdict by themselves, as do the children of the
-  /// faulting rank and rank 0. The launcher ends all, and wakes a frozen one, as soon as the first
-  /// has ended.
-  std::chrono::duration<double> pause_before_end(const Verdict& verdict) const {
-    const bool is_alone = peers_.rank() == 0 && !peers_.tree().has_children(verdict.rank);
-    if (is_alone || verdict.kind == Verdict::Kind::stuck) return {};
-    double seconds = kOthersSeeDeathSeconds;
-    if (verdict.kind == Verdict::Kind::frozen) seconds = kOthersSeeSilenceSeconds;
-    if (peers_.rank() > 0) seconds += node_.rank_zero_lag_s(verdict);
-    return std::chrono::duration<double>(seconds);
+    const bool speaks = watch::speaks_of(*verdict, peers_) || verdict->killed;
+    leave(watch::record_of(*verdict, peers_, node_, strangers_),
+          speaks,
+          is_known,
+          -1,
+          watch::pause_before_end(*verdict, peers_, node_));
   }
 
   /// Whether a debugger caused `verdict`. One that was attached stops all threads of a process
@@ -273,33 +265,6 @@ class Watchdog::State final : public watch::PeerListener {
     announced_.notify_all();
   }
 
-  FaultRecord record_of(const Verdict& verdict) const {
-    FaultRecord record = describe(verdict, node_.detector().note(verdict.rank));
-    const watch::Peers::Card& faulting_rank = peers_.card(verdict.rank);
-    record.host = faulting_rank.host;
-    record.process = faulting_rank.process;
-    record.seen_by = peers_.rank();
-    const bool may_be_disturbed =
-        verdict.kind == Verdict::Kind::frozen || verdict.kind == Verdict::Kind::stuck;
-    if (may_be_disturbed) record.details = strangers_.all();
-    return record;
-  }
-
-  /// Rank 0 speaks of all others. Where it is itself gone, the lowest of its children does: of
-  /// another host where rank 0's may be gone as a whole.
-  bool speaks_of(const Verdict& verdict) const {
-    if (peers_.rank() == 0) return true;
-    if (verdict.rank != 0) return false;
-    const std::span<const int> children = peers_.tree().children(0);
-    int speaker = children.front();
-    if (verdict.kind == Verdict::Kind::frozen) {
-      const auto elsewhere = std::ranges::find_if(
-          children, [&](int child) { return !peers_.card(child).on_machine_of(peers_.card(0)); });
-      if (elsewhere != children.end()) speaker = *elsewhere;
-    }
-    return peers_.rank() == speaker;
-  }
-
   void end_without_launcher() {
     FaultRecord record;
     set_position(record, position_.read());
@@ -327,20 +292,13 @@ class Watchdog::State final : public watch::PeerListener {
     end_at_ = now() + patience_s;
     spoken_ = true;
     node_.detector().settle(record.rank, now());
-    // In case that the handler hangs in a dead file system.
-    const auto written = std::make_shared<std::atomic<bool>>(false);
-    try {
-      start_signal_masked_thread([written, patience_s, exit_code = record.exit_code] {
-        std::this_thread::sleep_for(std::chrono::duration<double>(patience_s));
-        if (!*written) _exit(exit_code);
-      }).detach();
-    } catch (...) {
-      // Then it has to go without.
+    {
+      const ExitDeadline deadline(std::chrono::milliseconds(std::int64_t(patience_s * 1e3)),
+                                  record.exit_code);
+      peers_.send_to_all(Kind::record, watch::pack(record, said), from);
+      peers_.flush();
+      call_handler(record, reports);
     }
-    peers_.send_to_all(Kind::record, watch::pack(record, said), from);
-    peers_.flush();
-    call_handler(record, reports);
-    *written = true;
     const std::lock_guard lock(mutex_);
     death_ = record;
     announced_.notify_all();
@@ -365,14 +323,7 @@ class Watchdog::State final : public watch::PeerListener {
                         std::optional<std::chrono::duration<double>> pause = {}) {
     const int exit_code = record.exit_code;
     const auto start = std::chrono::steady_clock::now();
-    try {
-      start_signal_masked_thread([exit_code] {
-        std::this_thread::sleep_for(kMaxLastWords);
-        _exit(exit_code);
-      }).detach();
-    } catch (...) {
-      // Then it has to go without.
-    }
+    const ExitDeadline deadline(kMaxLastWords, exit_code);
     peers_.send_to_all(Kind::record, watch::pack(record, said), from);
     peers_.flush();
     call_handler(record, reports);
