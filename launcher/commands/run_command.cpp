@@ -52,8 +52,7 @@ class Run {
     RunFolder::check(out(), existing_folder(flags_.train));
     ranks_ = first_ranks_on(flags_, site_.devices());
     launcher_ = choose_launcher(flags_, site_, ranks_);
-    if (launcher_ == Launcher::srun)
-      hosts_.use_nodes(allocated_nodes(process_variables()), site_.srun);
+    if (launcher_ == Launcher::srun) use_nodes();
     if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
@@ -67,8 +66,7 @@ class Run {
     const double trained_before = standing_.trained_s;
     int code = 0;
     Verdict verdict = Verdict::restart;
-    // Nodes have just been given, and answer.
-    if (!flags_.hosts.empty() && hosts_.watched() && !find_hosts()) code = pause_and_prepare(code);
+    if (asks_first_ && !find_hosts()) code = pause_and_prepare(code);
     while ((verdict == Verdict::restart || verdict == Verdict::move) && !signals_.requested()) {
       const Ending ending = start_once();
       Attempt attempt{.exit_code = ending.exit_code,
@@ -180,6 +178,12 @@ class Run {
                   {ending.fault.step, last_logged_step(out()) + 1, snapshots_.newest_step() + 1}),
               .reported = seconds(ending.reported),
               .ended = seconds(ending.ended)};
+  }
+
+  void use_nodes() {
+    const VariableMap variables = process_variables();
+    hosts_.use_nodes(allocated_nodes(variables), site_.srun);
+    asks_first_ = may_have_lost_nodes(hosts_.all(), variables);
   }
 
   /// One line of our own, between those of the ranks.
@@ -369,8 +373,10 @@ class Run {
   int ranks_ = 1;
   RunHosts hosts_{flags_, [this](const std::string& text) { say(text); }};
   bool asks_hosts_ = true;  // before a restart
-  bool moved_ = false;      // the newest start is on other hosts, or on all ranks again; no fault
-  bool regrew_ = false;     // the latter
+  /// Before the first start. Nodes have just been given, and answer.
+  bool asks_first_ = !flags_.hosts.empty() && hosts_.watched();
+  bool moved_ = false;   // the newest start is on other hosts, or on all ranks again; no fault
+  bool regrew_ = false;  // the latter
   RestartPolicy policy_;
   Regrowth regrowth_;
   RunProgress standing_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/launch/slurm_nodes.h"
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <optional>
@@ -15,21 +16,26 @@
 namespace lockstep {
 namespace {
 
-/// Of "n[1-3,7]", which only Slurm's own tool reads as Slurm does. Empty where it does not.
-std::vector<std::string> names_of(const std::string& list, const VariableMap& variables) {
+/// The words that one of Slurm's tools prints; empty where it is not there, or fails.
+std::vector<std::string> answer_of(std::vector<std::string> command, const VariableMap& variables) {
   constexpr double kSeconds = 10;
-  std::vector<std::string> names;
-  const std::string scontrol = find_program("scontrol", variables);
-  if (scontrol.empty()) return names;
+  std::vector<std::string> words;
+  command[0] = find_program(command[0], variables);
+  if (command[0].empty()) return words;
   try {
-    const ProgramOutput answer = run_program({scontrol, "show", "hostnames", list}, kSeconds);
-    if (answer.timed_out || answer.exit_code != 0) return names;
-    std::istringstream lines(answer.output);
-    for (std::string name; lines >> name;) names.push_back(name);
+    const ProgramOutput answer = run_program(command, kSeconds);
+    if (answer.timed_out || answer.exit_code != 0) return words;
+    std::istringstream text(answer.output);
+    for (std::string word; text >> word;) words.push_back(word);
   } catch (const EnvironmentError&) {
-    names.clear();
+    words.clear();
   }
-  return names;
+  return words;
+}
+
+/// Of "n[1-3,7]", which only Slurm's own tool reads as Slurm does.
+std::vector<std::string> names_of(const std::string& list, const VariableMap& variables) {
+  return answer_of({"scontrol", "show", "hostnames", list}, variables);
 }
 
 }  // namespace
@@ -64,6 +70,21 @@ std::vector<Host> allocated_nodes(const VariableMap& variables) {
   for (std::size_t i = 0; i < names.size(); ++i)
     nodes.push_back({.name = names[i], .slots = tasks[i]});
   return nodes;
+}
+
+bool may_have_lost_nodes(const std::vector<Host>& nodes, const VariableMap& variables) {
+  const auto job = variables.find("SLURM_JOB_ID");
+  if (nodes.empty() || job == variables.end()) return false;
+  const std::string of_job = "--jobs=" + job->second;
+  const auto list = answer_of({"squeue", "--noheader", of_job, "--format=%N"}, variables);
+  const std::size_t left = list.size() == 1 ? names_of(list[0], variables).size() : 0;
+  if (left > 0 && left < nodes.size()) return true;
+  // "12.0"; "12.batch" is not one of srun's.
+  static const std::regex kStep("\\d+\\.\\d+");
+  const auto steps =
+      answer_of({"squeue", "--noheader", "--steps", of_job, "--format=%i"}, variables);
+  return std::ranges::any_of(steps,
+                             [](const std::string& step) { return std::regex_match(step, kStep); });
 }
 
 std::vector<Host> answering_nodes(const std::vector<Host>& nodes,

@@ -22,6 +22,11 @@ int allocated_tasks(const std::string& tasks_per_node);
 /// node, or Slurm does not say (`scontrol show hostnames`).
 std::vector<Host> allocated_nodes(const VariableMap& variables);
 
+/// Whether some of `nodes` may be gone before this process starts anything on them: Slurm has taken
+/// them out of the job since (`squeue`), or a job step that was started there before has not ended.
+/// False where Slurm does not answer.
+bool may_have_lost_nodes(const std::vector<Host>& nodes, const VariableMap& variables);
+
 /// Those of `nodes` on which srun starts a job step, all asked at once. A node that takes 5 s
 /// longer than the first one, or of many nodes somewhat more, is gone. Where none answers within 30
 /// s, it is Slurm that does not: all of them. So where `gives_up`, which is asked meanwhile, says

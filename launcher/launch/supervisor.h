@@ -58,6 +58,8 @@ class SupervisorOutput {
  public:
   /// `log`: a file that gets a line about an output that has failed, once it is there; empty: none.
   explicit SupervisorOutput(std::string log = {}) : log_(std::move(log)) {}
+  /// Both go to `file`, whose name is for messages, and which is to stay open.
+  SupervisorOutput(int file, const std::string& name) : out_(file, name), err_(file, name) {}
 
   OutputRelay& out() { return out_; }
   OutputRelay& err() { return err_; }
@@ -72,7 +74,7 @@ class SupervisorOutput {
 
   OutputRelay out_{1, "standard output"};
   OutputRelay err_{2, "standard error"};
-  std::string log_;
+  std::string log_ = {};
   std::vector<std::string> untold_;  // lines for log_, which is not there yet
 };
 

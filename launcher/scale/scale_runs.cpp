@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/scale/scale_runs.h"
 
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 
@@ -12,6 +15,7 @@
 #include "launcher/launch/supervisor.h"
 #include "launcher/processes/program_path.h"
 #include "parallel/session/rank_discovery.h"
+#include "parallel/watchdog/heartbeat_protocol.h"
 
 namespace lockstep {
 namespace {
@@ -49,6 +53,16 @@ void cancel_job(const std::string& number_file, int ranks, SupervisorOutput& out
     if (supervise(child, unasked, output).exit_code == 0) return;
   }
   output.err().line(fmt::format("warning: job {0} was not cancelled: scancel {0}", number));
+}
+
+/// What the child says goes into `log`, through this process, which looks for errors of ranks in
+/// it.
+Ending supervise_into(const std::string& log, const ChildPlan& child, SupervisorSignals& signals) {
+  const watch::Descriptor file(
+      open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  LOCKSTEP_CHECK(file.valid(), EnvironmentError, "{}: {}", log, std::strerror(errno));
+  SupervisorOutput output(file.get(), log);
+  return supervise(child, signals, output);
 }
 
 }  // namespace
@@ -94,8 +108,7 @@ std::vector<std::string> ScaleRuns::command(const Experiment& experiment,
   if (launcher_ == Launcher::none) arguments.insert(arguments.end(), {"--ranks", "1"});
   const std::vector<std::string> words =
       launch_command(launcher_, experiment.ranks, site_, arguments, {});
-  if (!flags_.sbatch)
-    return {"/bin/sh", "-c", "exec " + shell_command(words) + " >" + shell_word(log) + " 2>&1"};
+  if (!flags_.sbatch) return words;
   const std::string script = log + ".sbatch";
   std::ofstream stream(script);
   stream << job_script(experiment.ranks, words, fs::absolute(log).string());
@@ -120,7 +133,8 @@ std::string ScaleRuns::start(const Experiment& experiment,
   if (launcher_ != Launcher::none) child.variables["LOCKSTEP_STARTED"] = "plain";
   std::optional<ShmBackingDir> segments;
   if (child.ranks_are_children) segments.emplace(child);
-  const Ending ending = supervise(child, signals, output);
+  const Ending ending =
+      flags_.sbatch ? supervise(child, signals, output) : supervise_into(log, child, signals);
   if (flags_.sbatch && ending.stop_requested) cancel_job(log + ".job", experiment.ranks, output);
   if (ending.exit_code == 0) return {};
   const std::string why = last_error_in(log);

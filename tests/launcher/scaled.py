@@ -148,6 +148,22 @@ class ScaleRanks(ScaleTest):
         self.assertIn(b"job 42 was not cancelled: scancel 42", stderr)
         self.assertEqual((self.folder / "cancelled").read_text(), "42\n")
 
+    def test_a_launcher_that_hangs_after_a_silence_is_ended(self):
+        # As mpirun does where a host is gone. Open MPI's own would take minutes, or for ever.
+        self.write("bin/mpirun", "#!/bin/sh\n"
+                   "[ \"$1\" = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit; }\n"
+                   "echo '[rank 1 b] error: no sign of life' >&2\n"
+                   "exec sleep 300\n").chmod(0o755)
+        environment = clean_environment()
+        environment["PATH"] = f"{self.folder}/bin:{environment['PATH']}"
+        begin = time.monotonic()
+        result = self.scale("--ranks=2", "--mode=strong", "--hosts=localhost:2", environment=environment)
+        self.assertLess(time.monotonic() - begin, 120)
+        self.expect_error(result, 1, "2 ranks, strong", "exit code 5", "no sign of life")
+        log = (self.folder / self.result()["runs"][0]["log"]).read_text()
+        self.assertIn("no sign of life", log)
+        self.assertIn("was killed", log)
+
     def test_an_interrupt_keeps_what_is_done(self):
         with open(self.folder / "stdout", "wb") as out:
             command = self.scale_command("--ranks=1,2", "--mode=strong", "--steps=12", "--repeats=900")

@@ -253,7 +253,9 @@ sleep 30
         self.await_that(lambda: self.cluster.is_idle("n3"), "n3 does not come back")
         flags = [f for f in self.flags() if not f.startswith("--checkpoint-every")]
         command = " ".join([str(self.program), "run", "--ranks=1:3", "--backoff=0.1", "--snapshot-every=0.1s", *flags])
-        self.submit("--no-kill", "--nodes=3", "--ntasks=3", f"--output={self.folder}/job.out", f"--wrap=exec {command}")
+        again = command.replace(f"{self.folder}/run", f"{self.folder}/again")
+        self.assertNotEqual(command, again)
+        self.submit("--no-kill", "--nodes=3", "--ntasks=3", f"--output={self.folder}/job.out", f"--wrap={command} && exec {again}")
         link = self.folder / "run/.snapshots"
         self.await_that(lambda: link.exists() and
                         any(pathlib.Path(link.read_text().split("\n")[0]).glob("step_*")), "no snapshot")
@@ -266,6 +268,8 @@ sleep 30
         self.assertIn("starting 2 ranks under srun on n1:1,n2:1", self.logs())
         self.assertRegex(self.logs(), r"snapshot in memory, .*, [1-9]\d* steps done")
         self.assertEqual(self.sha(), self.undisturbed())
+        # The second run of the job knows that the node is gone.
+        self.assertEqual(self.sha("again"), self.undisturbed())
 
     def lose_a_rank_again_and_again(self, how):
         """The exit code of a job that may go back into the queue once."""
