@@ -15,7 +15,7 @@ LaunchSite launch_site(const RunFlags& flags);
 Launcher choose_launcher(const RunFlags& flags, const LaunchSite& site, int ranks);
 
 /// Whether ranks are to outlive the death of another one (LaunchSite::survivors): --ranks MIN:MAX
-/// allows fewer, they compute on this host's processors, and this MPI has ULFM, which is Open MPI's
+/// allows fewer, they are on this host, and this MPI has ULFM, which is Open MPI's
 /// from version 5 on.
 bool may_outlive(const RunFlags& flags, const LaunchSite& site, Launcher launcher, int ranks);
 

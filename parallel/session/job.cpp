@@ -91,7 +91,6 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
   if (const auto place = MpiSession::place_after_shrink()) {  // see Note [Survivors]
     s.discovery.rank = place->rank;
     s.discovery.size = place->size;
-    s.discovery.local_rank = -1;
     s.discovery.source += ", before a rank died";
   }
   set_cuda_variables();

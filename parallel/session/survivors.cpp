@@ -11,6 +11,7 @@
 #include "core/base/env.h"
 #include "core/base/exit_deadline.h"
 #include "parallel/comm/mpi_session.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/session/error_report.h"
 #include "parallel/session/job_internals.h"
 #include "parallel/watchdog/watchdog.h"
@@ -22,6 +23,16 @@ namespace {
 constexpr double kToNoticeSeconds = 30, kForRecordSeconds = 1;
 /// From then on, in which a checkpoint may have to be written to its end.
 constexpr std::chrono::seconds kToShrink{30};
+
+bool is_of_communication(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -43,10 +54,10 @@ std::optional<SurvivorTerms> survivor_terms() {
 void outlive_deaths(Job& job) {
   const JobInternals inside = JobInternals::of(job);
   const auto terms = survivor_terms();
-  if (!terms || job.size() <= terms->min_ranks || job.gpu() || !inside.watchdog.blindness().empty())
-    return;
+  if (!terms || job.size() <= terms->min_ranks || !inside.watchdog.blindness().empty()) return;
   MpiSession::let_ranks_outlive(true);
-  inside.watchdog.outlive_deaths(kToNoticeSeconds);
+  inside.watchdog.outlive_deaths(kToNoticeSeconds,
+                                 [] { fail_nccl_communicators("another rank has died"); });
 }
 
 void end_with_deaths(Job& job) {
@@ -54,11 +65,15 @@ void end_with_deaths(Job& job) {
   JobInternals::of(job).watchdog.outlive_deaths(0);
 }
 
-std::optional<RankDeath> outlived_death(Job& job, bool can_continue) {
-  if (!MpiSession::lost_rank()) return std::nullopt;
+std::optional<RankDeath> outlived_death(Job& job,
+                                        const std::exception_ptr& error,
+                                        bool can_continue) {
+  const bool may_be_nccl = job.gpu().has_value() && is_of_communication(error);
+  if (!MpiSession::lost_rank() && !may_be_nccl) return std::nullopt;
   auto record = JobInternals::of(job).watchdog.await_death(kForRecordSeconds);
   if (!record) return std::nullopt;
   if (!can_continue) _exit(record->exit_code);  // its watchdog has written and sent it
+  MpiSession::note_lost_rank();
   return RankDeath{
       .record = std::move(*record), .step = job.position().read().step, .ranks = job.size()};
 }

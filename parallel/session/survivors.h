@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 
@@ -19,8 +20,9 @@ namespace lockstep {
 // process, from the newest snapshot, as a restarted one would. What goes wrong on this way ends the
 // ranks, and `lockstep run` starts them anew.
 //
-// A rank that is frozen might wake, and is killed first. Only on processors: NCCL would wait for a
-// dead rank on the device.
+// A rank that is frozen might wake, and is killed first. On GPUs NCCL would wait for a dead rank
+// for ever: its communicators are failed as soon as the watchdog knows, so that what the device
+// waits for ends, and the exception comes of that. A rank keeps its GPU.
 
 /// What `lockstep run` allows.
 struct SurvivorTerms {
@@ -42,11 +44,13 @@ struct RankDeath {
   std::int64_t step = 0;  ///< that this rank was computing, from 1
   int ranks = 0;          ///< before
 };
-/// To be called where an exception has come out of the run, with the Job still there.
-/// `can_continue` from what this rank knows. Nothing: the exception is about something else, or
-/// there is no record of a death. Where there is one and this rank is not to outlive it, the
+/// To be called where the exception `error` has come out of the run, with the Job still there.
+/// `can_continue` from what this rank knows. Nothing: `error` is about something else, or there is
+/// no record of a death. Where there is one and this rank is not to outlive it, the
 /// process ends as it would without ULFM.
-std::optional<RankDeath> outlived_death(Job& job, bool can_continue);
+std::optional<RankDeath> outlived_death(Job& job,
+                                        const std::exception_ptr& error,
+                                        bool can_continue);
 
 /// Collective over the ranks that are left, without a Job. Returns how many. Where that takes too
 /// long, or they are fewer than min_ranks or a number that does not fit, this process ends with the

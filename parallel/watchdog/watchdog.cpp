@@ -82,7 +82,11 @@ class Watchdog::State final : public watch::PeerListener {
     announced_.wait_for(lock, std::chrono::seconds(1), [&] { return !announcement_.has_value(); });
   }
 
-  void outlive_deaths(double patience_s) {
+  void outlive_deaths(double patience_s, std::function<void()> on_death) {
+    {
+      const std::lock_guard lock(mutex_);
+      on_death_ = std::move(on_death);
+    }
     patience_s_ = patience_s;
     peers_.wake();
   }
@@ -297,11 +301,21 @@ class Watchdog::State final : public watch::PeerListener {
                                   record.exit_code);
       peers_.send_to_all(Kind::record, watch::pack(record, said), from);
       peers_.flush();
+      tell_of_death();
       call_handler(record, reports);
     }
     const std::lock_guard lock(mutex_);
     death_ = record;
     announced_.notify_all();
+  }
+
+  void tell_of_death() {
+    const std::lock_guard lock(mutex_);
+    try {
+      if (on_death_) on_death_();
+    } catch (...) {
+      say_without_memory();
+    }
   }
 
   void call_handler(const FaultRecord& record, bool reports) {
@@ -363,6 +377,7 @@ class Watchdog::State final : public watch::PeerListener {
   std::mutex mutex_;
   std::condition_variable announced_;
   std::optional<watch::PackedRecord> announcement_;
+  std::function<void()> on_death_;
   std::optional<FaultRecord> death_;  // written by the watchdog's thread alone
   std::thread thread_;
 };
@@ -386,7 +401,9 @@ Watchdog::~Watchdog() = default;
 
 const std::string& Watchdog::blindness() const { return state_->blindness(); }
 void Watchdog::announce(const FaultRecord& record) { state_->announce(record); }
-void Watchdog::outlive_deaths(double patience_s) { state_->outlive_deaths(patience_s); }
+void Watchdog::outlive_deaths(double patience_s, std::function<void()> on_death) {
+  state_->outlive_deaths(patience_s, std::move(on_death));
+}
 std::optional<FaultRecord> Watchdog::await_death(double seconds) {
   return state_->await_death(seconds);
 }

@@ -77,8 +77,9 @@ class Watchdog {
   /// this process has `patience_s` to destroy the Watchdog, before it is ended after all. A rank of
   /// this machine that is frozen is killed, and counts as dead. Once: from then on this rank kills
   /// further ones that are frozen, and judges none. 0: it ends the others again, also one that died
-  /// before.
-  void outlive_deaths(double patience_s);
+  /// before. `on_death` is called on the watchdog's thread as soon as it knows, before
+  /// `failure_handler`.
+  void outlive_deaths(double patience_s, std::function<void()> on_death = {});
   /// The record of such a death, waited for until `seconds` have passed.
   std::optional<FaultRecord> await_death(double seconds);
 

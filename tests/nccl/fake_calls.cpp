@@ -25,13 +25,15 @@ struct Transfer {
   Bytes own, all;
 };
 
-/// False: `comm` is aborted, and `transfer` belongs to nobody any more.
+/// False: `comm` is aborted, and `transfer` belongs to nobody any more. A rank that has died is
+/// waited for until then, as a device does that waits for another one.
 bool wait(const ncclComm& comm, std::unique_ptr<Transfer>& transfer) {
   std::vector<MPI_Request>& requests = transfer->requests;
-  for (;;) {
+  for (bool failed = false;;) {
     int done = 0;
-    MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-    if (done) return true;
+    failed |= MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) !=
+              MPI_SUCCESS;
+    if (done && !failed) return true;
     if (comm.aborted) return (void)transfer.release(), false;
     std::this_thread::yield();
   }

@@ -12,7 +12,7 @@
 
 /// What ranks tell each other to find their way into an MPI communicator.
 struct FakeId {
-  int root;  ///< rank in MPI_COMM_WORLD
+  int root;  ///< rank where ranks meet: FakeNccl::world
   int tag;   ///< this one and the next two are nobody else's
 };
 

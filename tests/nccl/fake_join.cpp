@@ -11,9 +11,15 @@ namespace {
 
 constexpr int kSplitTag = 2;
 
+MPI_Comm world() {
+  MPI_Comm ranks = MPI_COMM_WORLD;
+  if (fake_nccl()->world != nullptr) fake_nccl()->world(&ranks);
+  return ranks;
+}
+
 int world_rank() {
   int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_rank(world(), &rank);
   return rank;
 }
 
@@ -33,7 +39,7 @@ void tell_members(ncclComm& comm) {
              MPI_INT,
              join.members[std::size_t(r)],
              join.id.tag + 1,
-             MPI_COMM_WORLD);
+             world());
 }
 
 }  // namespace
@@ -51,20 +57,20 @@ void begin_join(ncclComm& comm) {
                 MPI_INT,
                 MPI_ANY_SOURCE,
                 join.id.tag,
-                MPI_COMM_WORLD,
+                world(),
                 &join.requests[i]);
     return;
   }
   join.own[0] = comm.rank;
   join.own[1] = world_rank();
   join.requests.resize(2);
-  MPI_Isend(join.own, 2, MPI_INT, join.id.root, join.id.tag, MPI_COMM_WORLD, &join.requests[0]);
+  MPI_Isend(join.own, 2, MPI_INT, join.id.root, join.id.tag, world(), &join.requests[0]);
   MPI_Irecv(join.members.data(),
             comm.size,
             MPI_INT,
             join.id.root,
             join.id.tag + 1,
-            MPI_COMM_WORLD,
+            world(),
             &join.requests[1]);
 }
 
@@ -72,12 +78,12 @@ bool join_is_complete(ncclComm& comm) {
   FakeJoin& join = comm.join;
   if (!all_done(join.requests)) return false;
   if (comm.rank == 0) tell_members(comm);
-  MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-  MPI_Comm_group(MPI_COMM_WORLD, &world);
-  MPI_Group_incl(world, comm.size, join.members.data(), &members);
-  MPI_Comm_create_group(MPI_COMM_WORLD, members, join.id.tag + 2, &comm.mpi);
+  MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  MPI_Comm_group(world(), &all);
+  MPI_Group_incl(all, comm.size, join.members.data(), &members);
+  MPI_Comm_create_group(world(), members, join.id.tag + 2, &comm.mpi);
   MPI_Group_free(&members);
-  MPI_Group_free(&world);
+  MPI_Group_free(&all);
   return true;
 }
 
@@ -127,7 +133,7 @@ extern "C" ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   ++fake_nccl()->ids;
   static int made = 0;
   int ranks = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm_size(world(), &ranks);
   const FakeId own{world_rank(), 100000 + 3 * (ranks * made++ + world_rank())};
   std::memset(id, 0, sizeof *id);
   std::memcpy(id, &own, sizeof own);

@@ -36,6 +36,9 @@ struct FakeNccl {
   /// Whether these bytes are of the device's memory.
   bool (*is_device)(const void* memory, std::size_t bytes) = nullptr;
 
+  /// Writes the MPI communicator that ranks meet in. Null: MPI_COMM_WORLD.
+  void (*world)(void* communicator) = nullptr;
+
   // What happened.
   std::atomic<int> groups = 0;              ///< of calls that moved something, or single ones
   std::atomic<int> connections = 0;         ///< first uses of communicators for calls of a kind

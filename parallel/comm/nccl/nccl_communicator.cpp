@@ -2,6 +2,8 @@
 #include "parallel/comm/nccl/nccl_communicator.h"
 
 #include <cstdlib>
+#include <mutex>
+#include <vector>
 
 #include "core/base/check.h"
 #include "core/step/done_request.h"
@@ -14,10 +16,31 @@ namespace {
 
 constexpr std::size_t kFloat = sizeof(float);
 
+struct Family;
+
+/// All of this process.
+struct Families {
+  std::mutex mutex;
+  std::vector<Family*> all;
+};
+Families& families() {
+  static Families one;
+  return one;
+}
+
 /// What a communicator and its parts have in common.
 struct Family {
   Family(const Nccl* library, Backend& device, const NcclOptions& options)
-      : nccl(library), backend(device), join{options.join_s, options.ranks_per_root} {}
+      : nccl(library), backend(device), join{options.join_s, options.ranks_per_root} {
+    const std::lock_guard lock(families().mutex);
+    families().all.push_back(this);
+  }
+  ~Family() {
+    const std::lock_guard lock(families().mutex);
+    std::erase(families().all, this);
+  }
+  Family(const Family&) = delete;
+  Family& operator=(const Family&) = delete;
 
   const Nccl* const nccl;  // null: one rank, which needs none
   Backend& backend;
@@ -260,6 +283,11 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
   auto family = std::make_shared<Family>(nccl, backend, options);
   std::unique_ptr<WatchedLink> link = make_link(host, *family);
   return std::make_unique<NcclCommunicator>(host, std::move(family), std::move(link));
+}
+
+void fail_nccl_communicators(const std::string& why) {
+  const std::lock_guard lock(families().mutex);
+  for (Family* family : families().all) family->failure.keep(why);
 }
 
 std::string nccl_version() { return version_text(checked_version(open_nccl(), nccl_name())); }

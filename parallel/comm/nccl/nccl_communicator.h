@@ -55,6 +55,10 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
                                                      Backend& backend,
                                                      const NcclOptions& options = {});
 
+/// From any thread: all that make_nccl_communicator() has made in this process fails with `why`,
+/// and gives up what the device waits for, within a tenth of a second. Throws std::bad_alloc.
+void fail_nccl_communicators(const std::string& why);
+
 /// "2.28.9", of the library that is opened. Empty where this was built without NCCL. Throws
 /// EnvironmentError: it cannot be opened, or is not the one that this was built for.
 std::string nccl_version();
