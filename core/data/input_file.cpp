@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/check.h"
+#include "core/base/descriptor.h"
 #include "core/base/file_kind.h"
 #include "core/base/parameter_names.h"
 
@@ -20,27 +21,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// An open file; closed at the end.
-class Descriptor {
- public:
-  /// Without waiting, which opening a pipe would do.
-  Descriptor(const std::string& file, const std::string& hint) {
-    do {
-      number_ = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    } while (number_ < 0 && errno == EINTR);
-    if (number_ >= 0) return;
-    const int code = errno;
-    throw DataError(fmt::format("{}: cannot be read: {}", as_written(file), std::strerror(code)),
-                    code == EIO ? read_hint(code) : hint);
-  }
-  ~Descriptor() { ::close(number_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_ = -1;
-};
+/// Without waiting, which opening a pipe would do.
+Descriptor open_to_read(const std::string& file, const std::string& hint) {
+  int number = -1;
+  do {
+    number = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  } while (number < 0 && errno == EINTR);
+  if (number >= 0) return Descriptor(number);
+  const int code = errno;
+  throw DataError(fmt::format("{}: cannot be read: {}", as_written(file), std::strerror(code)),
+                  code == EIO ? read_hint(code) : hint);
+}
 
 }  // namespace
 
@@ -89,9 +80,9 @@ std::string read_text_file(const std::string& file, const std::string& hint) {
 std::span<const std::byte> read_bytes(const std::string& file,
                                       std::vector<std::byte>& buffer,
                                       const std::string& hint) {
-  const Descriptor descriptor(file, hint);
+  const Descriptor descriptor = open_to_read(file, hint);
   struct stat status {};
-  if (fstat(descriptor.number(), &status) != 0) cannot_read(file, errno);
+  if (fstat(descriptor.get(), &status) != 0) cannot_read(file, errno);
   if (!S_ISREG(status.st_mode))
     throw DataError(
         fmt::format("{}: expected a regular file, got a folder, device or pipe", as_written(file)),
@@ -106,7 +97,7 @@ std::span<const std::byte> read_bytes(const std::string& file,
   if (buffer.size() < bytes) buffer.resize(bytes);
   std::size_t done = 0;
   while (done < bytes) {
-    const ssize_t got = ::read(descriptor.number(), buffer.data() + done, bytes - done);
+    const ssize_t got = ::read(descriptor.get(), buffer.data() + done, bytes - done);
     if (got < 0 && errno == EINTR) continue;
     const int code = got < 0 ? errno : 0;
     if (got <= 0)

@@ -130,21 +130,19 @@ class Run {
       standing_ = with_snapshots(standing_, snapshots_.path());
   }
 
-  /// Whether the newest start has led to a newer checkpoint or, where it lived for long enough, to
-  /// a newer snapshot: there is one soon after each start, also of ranks that die of it. What the
-  /// start before it has put into the memory of other hosts is known by now.
+  /// Of the newest start. What the start before it has put into the memory of other hosts is known
+  /// by now.
   bool has_progress(const RunProgress& before, bool trained) {
     const std::int64_t saved = glance_at(out(), RunProgress()).step;
     const bool newer_on_disk = saved > std::exchange(saved_step_, saved);
-    constexpr double kLongEnough = 30;  // seconds
-    const bool lived = unix_seconds() - facts_.started >= kLongEnough;
+    const double lived_s = unix_seconds() - facts_.started;
     const std::int64_t began = begun_here_ ? last_resumed_step(out()) : -1;
     const bool was_ahead = several_hosts() && began > began_.value_or(began) && lived_;
     if (trained) {
       began_ = began;
-      lived_ = lived;
+      lived_ = lived_s >= kLongEnoughSeconds;
     }
-    return was_ahead || (standing_.step > before.step && (newer_on_disk || lived));
+    return was_ahead || is_progress(standing_.step > before.step, newer_on_disk, lived_s);
   }
 
   /// The newest checkpoint or snapshot that verifies. Checkpoints are not read where a snapshot is
@@ -183,7 +181,9 @@ class Run {
   void use_nodes() {
     const VariableMap variables = process_variables();
     hosts_.use_nodes(allocated_nodes(variables), site_.srun);
-    asks_first_ = may_have_lost_nodes(hosts_.all(), variables);
+    const NodesBefore before = nodes_before_start(hosts_.all(), variables);
+    asks_first_ = before.some_are_gone || before.has_steps;
+    site_.lost_nodes = before.has_steps;
   }
 
   /// One line of our own, between those of the ranks.
@@ -373,7 +373,7 @@ class Run {
   int ranks_ = 1;
   RunHosts hosts_{flags_, [this](const std::string& text) { say(text); }};
   bool asks_hosts_ = true;  // before a restart
-  /// Before the first start. Nodes have just been given, and answer.
+  /// Before the first start. Most nodes of an allocation have just been given, and answer.
   bool asks_first_ = !flags_.hosts.empty() && hosts_.watched();
   bool moved_ = false;   // the newest start is on other hosts, or on all ranks again; no fault
   bool regrew_ = false;  // the latter

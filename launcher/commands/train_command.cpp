@@ -74,9 +74,8 @@ int train_in_job(const TrainRequest& settings, const std::exception_ptr& usage_e
     return run_training(job, settings);
   } catch (...) {
     const double noticed = unix_seconds();
-    const std::exception_ptr error = std::current_exception();
-    auto death = outlived_death(job, error, goes_on_from_out(settings.flags));
-    if (!death) return meeting.report(error);
+    auto death = outlived_death(job, goes_on_from_out(settings.flags));
+    if (!death) return meeting.report(std::current_exception());
     throw OutlivedDeath{std::move(*death), noticed};
   }
 }

@@ -11,8 +11,17 @@ struct Attempt {
   bool out_of_grace = false;    ///< ... and the ranks had to be ended
   bool first = false;           ///< nothing was started before it
   bool trained = true;          ///< the ranks got as far as training
-  bool progress = false;        ///< there is a newer checkpoint than before it
+  bool progress = false;        ///< is_progress()
 };
+
+/// An attempt that lived so long counts as progress where it led to a newer snapshot in memory:
+/// there is one soon after each start, also of ranks that die of it. A newer checkpoint on the disk
+/// counts in any case.
+inline constexpr double kLongEnoughSeconds = 30;
+/// Of an attempt that ended after `lived_s`; `newer`: there is something newer to resume from.
+inline bool is_progress(bool newer, bool newer_on_disk, double lived_s) {
+  return newer && (newer_on_disk || lived_s >= kLongEnoughSeconds);
+}
 
 /// The attempt was ended by the wish to stop: by the ranks themselves, before they could take it
 /// (where this process was asked to), or after the grace time, where mpirun tells no signal but 1.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/launch/slurm_nodes.h"
 
-#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <optional>
@@ -17,7 +16,8 @@ namespace lockstep {
 namespace {
 
 /// The words that one of Slurm's tools prints; empty where it is not there, or fails.
-std::vector<std::string> answer_of(std::vector<std::string> command, const VariableMap& variables) {
+std::vector<std::string> output_words(std::vector<std::string> command,
+                                      const VariableMap& variables) {
   constexpr double kSeconds = 10;
   std::vector<std::string> words;
   command[0] = find_program(command[0], variables);
@@ -34,8 +34,8 @@ std::vector<std::string> answer_of(std::vector<std::string> command, const Varia
 }
 
 /// Of "n[1-3,7]", which only Slurm's own tool reads as Slurm does.
-std::vector<std::string> names_of(const std::string& list, const VariableMap& variables) {
-  return answer_of({"scontrol", "show", "hostnames", list}, variables);
+std::vector<std::string> expand_node_list(const std::string& list, const VariableMap& variables) {
+  return output_words({"scontrol", "show", "hostnames", list}, variables);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ std::vector<Host> allocated_nodes(const VariableMap& variables) {
   if (list == variables.end() || per_node == variables.end()) return {};
   const std::vector<int> tasks = tasks_by_node(per_node->second);
   if (tasks.size() < 2) return {};
-  const std::vector<std::string> names = names_of(list->second, variables);
+  const std::vector<std::string> names = expand_node_list(list->second, variables);
   if (names.size() != tasks.size()) return {};
   std::vector<Host> nodes;
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -72,19 +72,25 @@ std::vector<Host> allocated_nodes(const VariableMap& variables) {
   return nodes;
 }
 
-bool may_have_lost_nodes(const std::vector<Host>& nodes, const VariableMap& variables) {
+NodesBefore nodes_before_start(const std::vector<Host>& nodes, const VariableMap& variables) {
   const auto job = variables.find("SLURM_JOB_ID");
-  if (nodes.empty() || job == variables.end()) return false;
+  if (nodes.empty() || job == variables.end()) return {};
   const std::string of_job = "--jobs=" + job->second;
-  const auto list = answer_of({"squeue", "--noheader", of_job, "--format=%N"}, variables);
-  const std::size_t left = list.size() == 1 ? names_of(list[0], variables).size() : 0;
-  if (left > 0 && left < nodes.size()) return true;
-  // "12.0"; "12.batch" is not one of srun's.
-  static const std::regex kStep("\\d+\\.\\d+");
+  NodesBefore before;
+  // %A is the number that a task of an array has of its own, of whose jobs all may be listed.
+  const auto rows = output_words({"squeue", "--noheader", of_job, "--format=%A %N"}, variables);
+  for (std::size_t i = 0; i + 1 < rows.size(); i += 2) {
+    if (rows[i] != job->second) continue;
+    const std::size_t left = expand_node_list(rows[i + 1], variables).size();
+    before.some_are_gone = left > 0 && left < nodes.size();
+  }
+  // "12.0 lockstep", of an array "12_3.0 lockstep"; "12.batch" is not one of srun's.
+  static const std::regex kStep(".*\\.\\d+(\\+\\d+)?");
   const auto steps =
-      answer_of({"squeue", "--noheader", "--steps", of_job, "--format=%i"}, variables);
-  return std::ranges::any_of(steps,
-                             [](const std::string& step) { return std::regex_match(step, kStep); });
+      output_words({"squeue", "--noheader", "--steps", of_job, "--format=%i %j"}, variables);
+  for (std::size_t i = 0; i + 1 < steps.size(); i += 2)
+    before.has_steps |= std::regex_match(steps[i], kStep) && steps[i + 1].starts_with("lockstep");
+  return before;
 }
 
 std::vector<Host> answering_nodes(const std::vector<Host>& nodes,

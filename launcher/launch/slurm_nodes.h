@@ -22,10 +22,15 @@ int allocated_tasks(const std::string& tasks_per_node);
 /// node, or Slurm does not say (`scontrol show hostnames`).
 std::vector<Host> allocated_nodes(const VariableMap& variables);
 
-/// Whether some of `nodes` may be gone before this process starts anything on them: Slurm has taken
-/// them out of the job since (`squeue`), or a job step that was started there before has not ended.
-/// False where Slurm does not answer.
-bool may_have_lost_nodes(const std::vector<Host>& nodes, const VariableMap& variables);
+/// What Slurm knows of the nodes before this process starts anything on them.
+struct NodesBefore {
+  bool some_are_gone = false;  ///< Slurm has taken them out of the job
+  /// A job step of this program, which was started before, has not ended: perhaps as a node is
+  /// gone. It keeps its processors for as long as the job lasts.
+  bool has_steps = false;
+};
+/// By `squeue`. Nothing where Slurm does not answer.
+NodesBefore nodes_before_start(const std::vector<Host>& nodes, const VariableMap& variables);
 
 /// Those of `nodes` on which srun starts a job step, all asked at once. A node that takes 5 s
 /// longer than the first one, or of many nodes somewhat more, is gone. Where none answers within 30

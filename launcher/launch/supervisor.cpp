@@ -261,6 +261,7 @@ void SupervisorOutput::finish(int patience_ms) {
 
 void SupervisorOutput::tell(const std::string& trouble, OutputRelay& other) {
   const std::string text = fmt::format("warning: {}; the ranks continue", trouble);
+  if (elsewhere_ != nullptr) return elsewhere_->line(text);
   const bool kept = !log_.empty() && access(log_.c_str(), W_OK) == 0;
   other.line(kept ? fmt::format("{}, and {} has the output of rank 0", text, log_) : text);
   if (!log_.empty()) untold_.push_back(text);

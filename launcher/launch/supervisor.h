@@ -58,8 +58,10 @@ class SupervisorOutput {
  public:
   /// `log`: a file that gets a line about an output that has failed, once it is there; empty: none.
   explicit SupervisorOutput(std::string log = {}) : log_(std::move(log)) {}
-  /// Both go to `file`, whose name is for messages, and which is to stay open.
-  SupervisorOutput(int file, const std::string& name) : out_(file, name), err_(file, name) {}
+  /// Both go to `file`, whose name is for messages, and which is to stay open. Where it fails,
+  /// `elsewhere` gets a line.
+  SupervisorOutput(int file, const std::string& name, OutputRelay& elsewhere)
+      : out_(file, name), err_(file, name), elsewhere_(&elsewhere) {}
 
   OutputRelay& out() { return out_; }
   OutputRelay& err() { return err_; }
@@ -74,6 +76,7 @@ class SupervisorOutput {
 
   OutputRelay out_{1, "standard output"};
   OutputRelay err_{2, "standard error"};
+  OutputRelay* elsewhere_ = nullptr;
   std::string log_ = {};
   std::vector<std::string> untold_;  // lines for log_, which is not there yet
 };

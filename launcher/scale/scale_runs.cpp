@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/base/check.h"
+#include "core/base/descriptor.h"
 #include "launcher/launch/auto_launch.h"
 #include "launcher/launch/launch_site.h"
 #include "launcher/launch/launcher_output_parser.h"
@@ -15,7 +16,6 @@
 #include "launcher/launch/supervisor.h"
 #include "launcher/processes/program_path.h"
 #include "parallel/session/rank_discovery.h"
-#include "parallel/watchdog/heartbeat_protocol.h"
 
 namespace lockstep {
 namespace {
@@ -57,11 +57,14 @@ void cancel_job(const std::string& number_file, int ranks, SupervisorOutput& out
 
 /// What the child says goes into `log`, through this process, which looks for errors of ranks in
 /// it.
-Ending supervise_into(const std::string& log, const ChildPlan& child, SupervisorSignals& signals) {
-  const watch::Descriptor file(
+Ending supervise_into(const std::string& log,
+                      const ChildPlan& child,
+                      SupervisorSignals& signals,
+                      SupervisorOutput& screen) {
+  const Descriptor file(
       open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
   LOCKSTEP_CHECK(file.valid(), EnvironmentError, "{}: {}", log, std::strerror(errno));
-  SupervisorOutput output(file.get(), log);
+  SupervisorOutput output(file.get(), log, screen.err());
   return supervise(child, signals, output);
 }
 
@@ -130,11 +133,12 @@ std::string ScaleRuns::start(const Experiment& experiment,
   ChildPlan child = flags_.sbatch ? ChildPlan{} : plan_child(launcher_, site_);
   child.command = command(experiment, folder, log);
   child.grace_s = kGraceSeconds;
+  child.labelled = launcher_ == Launcher::srun && !flags_.sbatch;
   if (launcher_ != Launcher::none) child.variables["LOCKSTEP_STARTED"] = "plain";
   std::optional<ShmBackingDir> segments;
   if (child.ranks_are_children) segments.emplace(child);
-  const Ending ending =
-      flags_.sbatch ? supervise(child, signals, output) : supervise_into(log, child, signals);
+  const Ending ending = flags_.sbatch ? supervise(child, signals, output)
+                                      : supervise_into(log, child, signals, output);
   if (flags_.sbatch && ending.stop_requested) cancel_job(log + ".job", experiment.ranks, output);
   if (ending.exit_code == 0) return {};
   const std::string why = last_error_in(log);

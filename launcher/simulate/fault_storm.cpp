@@ -50,12 +50,14 @@ class Storm {
 
   StormResult run() {
     while (now_ < r_.seconds && result_.refused.empty()) {
-      const std::int64_t before = saves_.resume_step();
+      const std::int64_t before = saves_.resume_step(), on_disk = saves_.disk_step();
+      const double begin = now_;
       const std::int64_t attempts = attempts_++;
       std::optional<Attempt> ended = attempt();
       if (!ended || now_ >= r_.seconds) break;
       ended->first = attempts == 0;
-      ended->progress = saves_.resume_step() > before;
+      ended->progress =
+          is_progress(saves_.resume_step() > before, saves_.disk_step() > on_disk, now_ - begin);
       decide(*ended);
     }
     conclude();
@@ -231,7 +233,7 @@ class Storm {
         }
         end += met.until - at;
         if (end == kForEver) {
-          lose(at, met.first);  // whoever ends the job for good finds the checkpoint alone
+          lose(at, met.first);  // whoever ends the job for good finds what was saved alone
           return stand_still();
         }
       }

@@ -21,7 +21,8 @@ namespace lockstep {
 /// by SaveTimer and a snapshot in memory by SnapshotPace. What things take is modelled, and so are
 ///   - a save: training stalls while a rank copies its part; then its bytes are written at the
 ///     storage's bandwidth, concurrently with training. A fault before that has ended leaves the
-///     one before. A snapshot is the same for each host by itself, at the rate of its ranks;
+///     one before. So is a snapshot, which the ranks of each host write into its memory. A
+///     checkpoint that is due meanwhile is copied, and written afterwards;
 ///   - whose memory is left: hosts whose ranks have ended keep their snapshots, a host that is
 ///     replaced has none;
 ///   - a restart: the pause of the policy, launch_s, what is newest of disk and memory, read by

@@ -74,7 +74,8 @@ double StormSaves::save(std::int64_t step, double now) {
     now += r_.checkpoint_bytes / r_.ranks / r_.copy_bytes_per_s;
     timer_->taken(clock_of(now));
     saved_at_ = now;
-    const StormStorage::Transfer written = storage_.move(now, r_.checkpoint_bytes);
+    const double begins = snapshot_ ? std::max(now, snapshot_->end) : now;
+    const StormStorage::Transfer written = storage_.move(begins, r_.checkpoint_bytes);
     outcomes_.note(written, fmt::format("the save of step {}", step), "training");
     checkpoint_ = {.step = step, .end = written.end, .fails = written.failed_by.has_value()};
   } else if (pace_ && !writes && pace_->is_due(clock_of(now))) {

@@ -22,6 +22,8 @@ class StormSaves {
 
   /// Steps of what the ranks would resume from: the newest on the disk or in memory; 0: nothing.
   std::int64_t resume_step() const;
+  /// Of the newest checkpoint.
+  std::int64_t disk_step() const { return on_disk_; }
 
   struct Read {
     double end = 0;

@@ -96,6 +96,7 @@ bool MpiSession::reaches_gpus() {
 
 bool MpiSession::has_ulfm() { return mpi_has_ulfm(); }
 void MpiSession::let_ranks_outlive(bool yes) { let_mpi_outlive(yes); }
+bool MpiSession::ranks_outlive() { return mpi_outlives(); }
 void MpiSession::note_lost_rank() { note_death(); }
 bool MpiSession::lost_rank() { return has_lost_rank(); }
 void MpiSession::shrink() { shrink_mpi_world(); }

@@ -61,6 +61,7 @@ RevocableComm::~RevocableComm() {  // another one may be of the same communicato
 }
 
 void let_mpi_outlive(bool yes) { world().outlives = yes; }
+bool mpi_outlives() { return world().outlives; }
 bool has_lost_rank() { return world().lost_rank; }
 
 #if LOCKSTEP_HAS_ULFM

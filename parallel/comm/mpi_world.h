@@ -39,6 +39,7 @@ void note_death();
 // What MpiSession says of these, for callers that do not speak MPI.
 bool mpi_has_ulfm();
 void let_mpi_outlive(bool yes);
+bool mpi_outlives();
 bool has_lost_rank();
 void shrink_mpi_world();
 bool mpi_world_has_shrunk();

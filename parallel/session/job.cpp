@@ -93,10 +93,12 @@ Job::Job(int /*argc*/, char** /*argv*/, const WatchLimits& limits)
     s.discovery.size = place->size;
     s.discovery.source += ", before a rank died";
   }
-  set_cuda_variables();
-  MpiSession::set_variables();
-  const bool apart = env().nccl == "shared";
-  set_nccl_variables(apart ? std::optional(s.discovery.rank) : std::nullopt);
+  if (!MpiSession::place_after_shrink()) {  // else other threads run, and all of them are set
+    set_cuda_variables();
+    MpiSession::set_variables();
+    const bool apart = env().nccl == "shared";
+    set_nccl_variables(apart ? std::optional(s.discovery.rank) : std::nullopt);
+  }
   if (env().fault)
     s.faults = std::make_unique<FaultInjector>(
         parse_fault_plan(*env().fault),

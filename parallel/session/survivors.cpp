@@ -20,19 +20,9 @@ namespace lockstep {
 namespace {
 
 /// For a rank to come to its next message, and for what the watchdogs take.
-constexpr double kToNoticeSeconds = 30, kForRecordSeconds = 1;
+constexpr double kToNoticeSeconds = 30, kForRecordSeconds = 1, kToReportSeconds = 2;
 /// From then on, in which a checkpoint may have to be written to its end.
 constexpr std::chrono::seconds kToShrink{30};
-
-bool is_of_communication(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const CommError&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
 
 }  // namespace
 
@@ -65,15 +55,15 @@ void end_with_deaths(Job& job) {
   JobInternals::of(job).watchdog.outlive_deaths(0);
 }
 
-std::optional<RankDeath> outlived_death(Job& job,
-                                        const std::exception_ptr& error,
-                                        bool can_continue) {
-  const bool may_be_nccl = job.gpu().has_value() && is_of_communication(error);
-  if (!MpiSession::lost_rank() && !may_be_nccl) return std::nullopt;
-  auto record = JobInternals::of(job).watchdog.await_death(kForRecordSeconds);
+std::optional<RankDeath> outlived_death(Job& job, bool can_continue) {
+  if (!MpiSession::lost_rank()) return std::nullopt;
+  Watchdog& watchdog = JobInternals::of(job).watchdog;
+  auto record = watchdog.await_death(kForRecordSeconds);
   if (!record) return std::nullopt;
-  if (!can_continue) _exit(record->exit_code);  // its watchdog has written and sent it
-  MpiSession::note_lost_rank();
+  if (!can_continue) {
+    watchdog.await_report(kToReportSeconds);
+    _exit(record->exit_code);
+  }
   return RankDeath{
       .record = std::move(*record), .step = job.position().read().step, .ranks = job.size()};
 }
@@ -83,6 +73,7 @@ int shrink_to_survivors(const RankDeath& death, const std::function<bool(int)>& 
   const ExitDeadline deadline(kToShrink, exit_code);
   if (!deadline.is_set()) _exit(exit_code);
   try {
+    if (nccl_abort_hangs()) _exit(exit_code);
     MpiSession::shrink();
     const MpiSession::Place place = MpiSession::place_after_shrink().value();
     if (place.size < survivor_terms().value().min_ranks || !fits(place.size)) _exit(exit_code);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <optional>
 
@@ -22,7 +21,9 @@ namespace lockstep {
 //
 // A rank that is frozen might wake, and is killed first. On GPUs NCCL would wait for a dead rank
 // for ever: its communicators are failed as soon as the watchdog knows, so that what the device
-// waits for ends, and the exception comes of that. A rank keeps its GPU.
+// waits for ends. The training thread notes the loss to MPI before it throws, as where a message
+// failed (NcclFailure). A rank keeps its GPU. What else a death may do to a device, as where it
+// takes away memory that another one reads, is an error of that rank, which ends all.
 
 /// What `lockstep run` allows.
 struct SurvivorTerms {
@@ -44,13 +45,11 @@ struct RankDeath {
   std::int64_t step = 0;  ///< that this rank was computing, from 1
   int ranks = 0;          ///< before
 };
-/// To be called where the exception `error` has come out of the run, with the Job still there.
-/// `can_continue` from what this rank knows. Nothing: `error` is about something else, or there is
-/// no record of a death. Where there is one and this rank is not to outlive it, the
+/// To be called where an exception has come out of the run, with the Job still there.
+/// `can_continue` from what this rank knows. Nothing: the exception is about something else, or
+/// there is no record of a death. Where there is one and this rank is not to outlive it, the
 /// process ends as it would without ULFM.
-std::optional<RankDeath> outlived_death(Job& job,
-                                        const std::exception_ptr& error,
-                                        bool can_continue);
+std::optional<RankDeath> outlived_death(Job& job, bool can_continue);
 
 /// Collective over the ranks that are left, without a Job. Returns how many. Where that takes too
 /// long, or they are fewer than min_ranks or a number that does not fit, this process ends with the

@@ -106,10 +106,6 @@ bool shake_hands(Connection& connection,
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 Connection::Connection(Descriptor socket, std::size_t in_bytes, std::size_t out_bytes)
     : socket_(std::move(socket)), in_(in_bytes), out_(out_bytes) {
   const int on = 1;

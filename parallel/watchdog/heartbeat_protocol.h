@@ -9,29 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/descriptor.h"
 #include "core/host/ip_address.h"
 #include "parallel/watchdog/heartbeat_messages.h"
 
 /// The TCP connections that the messages of watchdogs travel over.
 namespace lockstep::watch {
 
-/// A file descriptor that is closed with its owner.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  int get() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-  void reset() { *this = Descriptor(); }
-
- private:
-  int number_;
-};
+using lockstep::Descriptor;
 
 /// One end of a connection. Never blocks, never raises SIGPIPE, allocates in the constructor only.
 class Connection {

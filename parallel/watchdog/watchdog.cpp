@@ -21,6 +21,7 @@
 #include "core/exec/gather_records.h"
 #include "lockstep/error.h"
 #include "parallel/watchdog/connect_outcome.h"
+#include "parallel/watchdog/death_notice.h"
 #include "parallel/watchdog/failure_report.h"
 #include "parallel/watchdog/heartbeat_node.h"
 #include "parallel/watchdog/heartbeat_transport.h"
@@ -83,20 +84,12 @@ class Watchdog::State final : public watch::PeerListener {
   }
 
   void outlive_deaths(double patience_s, std::function<void()> on_death) {
-    {
-      const std::lock_guard lock(mutex_);
-      on_death_ = std::move(on_death);
-    }
+    notice_.set_callback(std::move(on_death));
     patience_s_ = patience_s;
     peers_.wake();
   }
 
-  std::optional<FaultRecord> await_death(double seconds) {
-    std::unique_lock lock(mutex_);
-    const std::chrono::duration<double> longest(seconds);
-    announced_.wait_for(lock, longest, [&] { return death_.has_value(); });
-    return death_;
-  }
+  watch::DeathNotice& notice() { return notice_; }
 
  private:
   void start() {
@@ -301,21 +294,15 @@ class Watchdog::State final : public watch::PeerListener {
                                   record.exit_code);
       peers_.send_to_all(Kind::record, watch::pack(record, said), from);
       peers_.flush();
-      tell_of_death();
+      death_ = record;
+      try {
+        notice_.post(record);
+      } catch (...) {
+        say_without_memory();
+      }
       call_handler(record, reports);
     }
-    const std::lock_guard lock(mutex_);
-    death_ = record;
-    announced_.notify_all();
-  }
-
-  void tell_of_death() {
-    const std::lock_guard lock(mutex_);
-    try {
-      if (on_death_) on_death_();
-    } catch (...) {
-      say_without_memory();
-    }
+    notice_.set_reported();
   }
 
   void call_handler(const FaultRecord& record, bool reports) {
@@ -337,7 +324,7 @@ class Watchdog::State final : public watch::PeerListener {
                         std::optional<std::chrono::duration<double>> pause = {}) {
     const int exit_code = record.exit_code;
     const auto start = std::chrono::steady_clock::now();
-    const ExitDeadline deadline(kMaxLastWords, exit_code);
+    ExitDeadline(kMaxLastWords, exit_code).keep();
     peers_.send_to_all(Kind::record, watch::pack(record, said), from);
     peers_.flush();
     call_handler(record, reports);
@@ -377,8 +364,8 @@ class Watchdog::State final : public watch::PeerListener {
   std::mutex mutex_;
   std::condition_variable announced_;
   std::optional<watch::PackedRecord> announcement_;
-  std::function<void()> on_death_;
-  std::optional<FaultRecord> death_;  // written by the watchdog's thread alone
+  std::optional<FaultRecord> death_;  // of the watchdog's thread; others have notice_
+  watch::DeathNotice notice_;
   std::thread thread_;
 };
 
@@ -405,7 +392,8 @@ void Watchdog::outlive_deaths(double patience_s, std::function<void()> on_death)
   state_->outlive_deaths(patience_s, std::move(on_death));
 }
 std::optional<FaultRecord> Watchdog::await_death(double seconds) {
-  return state_->await_death(seconds);
+  return state_->notice().await(seconds);
 }
+void Watchdog::await_report(double seconds) { state_->notice().await_report(seconds); }
 
 }  // namespace lockstep

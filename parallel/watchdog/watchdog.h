@@ -82,6 +82,8 @@ class Watchdog {
   void outlive_deaths(double patience_s, std::function<void()> on_death = {});
   /// The record of such a death, waited for until `seconds` have passed.
   std::optional<FaultRecord> await_death(double seconds);
+  /// Waits as long for it to be written and sent.
+  void await_report(double seconds);
 
  private:
   class State;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training over a played NCCL that outlives the death of one rank; see surviving_ranks.py.
 //
-//   surviving_rank eager|between|replay|undisturbed RANK FOLDER
+//   surviving_rank eager|sharded|between|replay|undisturbed RANK FOLDER
 //
 // As launcher/commands/train_command.cpp does it. Rank 0 prints, at the end, how many ranks there
-// are and the hash of the weights. Exit code 77: this MPI has no ULFM.
+// are, the step that its last run began from, and the hash of the weights. Exit code 77: this MPI
+// has no ULFM.
 #include <cstdlib>
 #include <iostream>
 #include <mpi.h>
@@ -36,7 +37,8 @@ SmallRun small_run(const Play& play, Job& job) {
                data::glyphs(48, 16),
                {.global_batch = 12, .micro_batch = 2, .steps = 60}};
   run.options.optimizer = Sgd{.lr = 0.01f, .momentum = 0.9f};
-  run.options.use_graphs = play.moment != "eager";
+  run.options.use_graphs = play.moment != "eager" && play.moment != "sharded";
+  if (play.moment == "sharded") run.options.sharding = Sharding::optimizer;
   run.options.checkpoint = {.folder = play.folder, .every_steps = 5, .resume = "auto"};
   run.options.accepted = [&job](bool) { outlive_deaths(job); };
   return run;
@@ -44,7 +46,7 @@ SmallRun small_run(const Play& play, Job& job) {
 
 void plan_death(const Play& play, int rank) {
   if (rank != play.killed) return;
-  if (play.moment == "eager" || play.moment == "between") fake().dies_at = 60;
+  if (play.moment != "replay") fake().dies_at = 60;
   if (play.moment == "replay") fake().dies_at_replay = 30;
 }
 
@@ -56,9 +58,10 @@ void train_in_job(const Play& play, bool first) {
     const TrainSummary summary = train(small_run(play, job), job);
     end_with_deaths(job);
     if (job.rank() == 0)
-      std::cout << job.size() << " ranks, weights " << summary.weights_sha256 << std::endl;
+      std::cout << job.size() << " ranks from step " << summary.resumed_at << ", weights "
+                << summary.weights_sha256 << std::endl;
   } catch (...) {
-    auto death = outlived_death(job, std::current_exception(), true);
+    auto death = outlived_death(job, true);
     if (!death) throw;
     throw OutlivedDeath{std::move(*death)};
   }
@@ -78,6 +81,11 @@ int play(const Play& play) {
       train_in_job(play, first);
       return 0;
     } catch (const OutlivedDeath& outlived) {
+      if (fake().aborted == 0 || fake().aborts_ended != fake().aborted) {
+        std::cerr << "error: " << fake().aborted << " aborts, of which have ended "
+                  << fake().aborts_ended << std::endl;
+        _exit(1);
+      }
       shrink_to_survivors(outlived.death, [](int) { return true; });
     } catch (...) {
       const ErrorReport report = describe(std::current_exception());

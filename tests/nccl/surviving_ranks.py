@@ -38,12 +38,14 @@ class SurvivingRanks(unittest.TestCase):
             except subprocess.TimeoutExpired:
                 os.killpg(run.pid, signal.SIGKILL)
                 self.fail(f"{moment}: ranks wait: {run.communicate()[0]}")
-            end = re.search(r"^(\d) ranks, weights (\w{64})$", said, re.MULTILINE)
+            self.assertEqual(run.returncode, 0, said)
+            end = re.search(r"^(\d) ranks from step (\d+), weights (\w{64})$", said, re.MULTILINE)
             self.assertIsNotNone(end, said)
             if killed >= 0:
+                self.assertGreater(int(end[2]), 0, said)
                 self.assertIn(f"rank {killed}", said)
                 self.assertIn("are left, and continue", said)
-            return int(end[1]), end[2]
+            return int(end[1]), end[3]
 
     def look_at(self, moment, *killed):
         for rank in killed:
@@ -57,6 +59,9 @@ class SurvivingRanks(unittest.TestCase):
 
     def test_in_a_collective(self):
         self.look_at("eager", 1, 0)
+
+    def test_with_a_sharded_optimizer(self):
+        self.look_at("sharded", 2, 0)
 
     def test_between_graphs(self):
         self.look_at("between", 2, 0)

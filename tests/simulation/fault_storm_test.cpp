@@ -138,6 +138,25 @@ TEST(FaultStorm, WithAllHostsTheirMemoryIsLost) {
   EXPECT_LE(of_hosts(3).lost_steps, 12);
 }
 
+/// A snapshot is no progress of ranks that do not live for half a minute.
+TEST(FaultStorm, ShortLivesWithSnapshotsEndWithThePolicy) {
+  std::vector<PlantedFault> faults;
+  for (int i = 0; i < 8; ++i)
+    faults.push_back({.at = 800 + 25.0 * i, .kind = FaultKind::rank_dies, .who = i});
+  const auto after = [&](double startup_s) {
+    StormRequest request = snapshot_storm(faults);
+    request.snapshot_seconds = 1;
+    request.snapshot_bytes_per_s = request.network_bytes_per_s = 1e12;
+    request.launch_s = 1;
+    request.backoff_s = 0;
+    request.startup_s = startup_s;
+    return run_storm(request);
+  };
+  EXPECT_THAT(after(1).refused, HasSubstr("no restart after 3"));
+  for (PlantedFault& fault : faults) fault.at += 20 * (fault.at - 800) / 25;
+  EXPECT_EQ(after(1).restarts, 8);
+}
+
 TEST(FaultStorm, AShortFreezeCostsItsTimeAlone) {
   const StormResult result = run_storm(
       small_storm({{.at = 800.5, .kind = FaultKind::rank_freezes, .who = 5, .seconds = 6}}));

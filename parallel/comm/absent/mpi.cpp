@@ -25,6 +25,7 @@ bool MpiSession::running() { return false; }
 bool MpiSession::reaches_gpus() { return false; }
 bool MpiSession::has_ulfm() { return false; }
 void MpiSession::let_ranks_outlive(bool) {}
+bool MpiSession::ranks_outlive() { return false; }
 void MpiSession::note_lost_rank() {}
 bool MpiSession::lost_rank() { return false; }
 void MpiSession::shrink() { refuse(); }

@@ -20,7 +20,8 @@ NcclAborts::NcclAborts() : under_way_(std::make_shared<UnderWay>()) {}
 
 NcclAborts::~NcclAborts() {
   std::unique_lock lock(under_way_->mutex);
-  under_way_->changed.wait_for(lock, kMaxWait, [this] { return under_way_->count == 0; });
+  if (!under_way_->changed.wait_for(lock, kMaxWait, [this] { return under_way_->count == 0; }))
+    hangs_ = true;
 }
 
 void NcclAborts::start(const Nccl& nccl,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -23,7 +24,8 @@ namespace lockstep {
 /// is safe: the thread owns all that it touches, NCCL is never unloaded, and no other thread has
 /// the communicator. It can hold up neither the exit nor its code, as an ErrorConsensus ends the
 /// process by _exit() at most half a second after its report; and a driver takes back what an ended
-/// process had on the device.
+/// process had on the device. A process that is to continue instead, as it outlives the death of
+/// another rank, asks any_hangs().
 class NcclAborts {
  public:
   NcclAborts();
@@ -40,6 +42,9 @@ class NcclAborts {
              ncclComm_t comm,
              std::shared_ptr<const ncclComm_t> part = {}) noexcept;
 
+  /// Whether any object of this class has ended before its aborts had.
+  static bool any_hangs() { return hangs_; }
+
  private:
   /// Owned by the threads as well, which may outlive this.
   struct UnderWay {
@@ -48,6 +53,7 @@ class NcclAborts {
     int count = 0;
   };
   std::shared_ptr<UnderWay> under_way_;
+  static inline std::atomic<bool> hangs_ = false;
 };
 
 }  // namespace lockstep

@@ -287,8 +287,10 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
 
 void fail_nccl_communicators(const std::string& why) {
   const std::lock_guard lock(families().mutex);
-  for (Family* family : families().all) family->failure.keep(why);
+  for (Family* family : families().all) family->failure.keep_death(why);
 }
+
+bool nccl_abort_hangs() { return NcclAborts::any_hangs(); }
 
 std::string nccl_version() { return version_text(checked_version(open_nccl(), nccl_name())); }
 

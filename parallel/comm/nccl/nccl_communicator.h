@@ -55,9 +55,12 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host,
                                                      Backend& backend,
                                                      const NcclOptions& options = {});
 
-/// From any thread: all that make_nccl_communicator() has made in this process fails with `why`,
-/// and gives up what the device waits for, within a tenth of a second. Throws std::bad_alloc.
+/// From any thread: another rank has died. All that make_nccl_communicator() has made in this
+/// process fails with `why`, and gives up what the device waits for, within a tenth of a second.
+/// Throws std::bad_alloc.
 void fail_nccl_communicators(const std::string& why);
+/// Whether what such a communicator had on the device hangs there although it has been given up.
+bool nccl_abort_hangs();
 
 /// "2.28.9", of the library that is opened. Empty where this was built without NCCL. Throws
 /// EnvironmentError: it cannot be opened, or is not the one that this was built for.

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "parallel/comm/dead_rank_error.h"
+#include "parallel/comm/mpi_session.h"
 
 namespace lockstep {
 namespace {
@@ -16,6 +18,8 @@ using std::chrono::microseconds, std::chrono::milliseconds;
 
 constexpr auto kJoinPoll = milliseconds(5);
 constexpr auto kLeaveLimit = std::chrono::seconds(10);
+/// Less than a rank waits for the others with its own error (ErrorConsensus).
+constexpr auto kUntilDeathIsKnown = milliseconds(500);
 
 /// Between two looks at a call that is under way: most take some tens of microseconds, the first of
 /// a kind, which connects to other ranks, much longer.
@@ -55,10 +59,24 @@ void NcclFailure::keep(const std::string& text) {
   any_.store(true, std::memory_order_release);
 }
 
+void NcclFailure::keep_death(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  text_ = text;
+  is_death_ = true;
+  any_.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
 void NcclFailure::throw_if_any() const {
   if (!any()) return;
-  const std::lock_guard lock(mutex_);
-  throw CommError(text_, nccl_network_hint());
+  std::unique_lock lock(mutex_);
+  if (MpiSession::ranks_outlive())
+    changed_.wait_for(lock, kUntilDeathIsKnown, [this] { return is_death_; });
+  if (!is_death_) throw CommError(text_, nccl_network_hint());
+  const std::string text = text_;
+  lock.unlock();
+  MpiSession::note_lost_rank();
+  throw DeadRankError(text, nccl_network_hint());
 }
 
 const char* nccl_network_hint() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <span>
@@ -19,13 +20,19 @@ class NcclFailure {
  public:
   /// Keeps the first.
   void keep(const std::string& text);
+  /// Another rank has died, which counts more than what NCCL has said before.
+  void keep_death(const std::string& text);
   bool any() const { return any_.load(std::memory_order_acquire); }
-  /// Throws CommError where there was one.
+  /// Throws CommError where there was one. Where another rank has died and this one outlives it,
+  /// MpiSession knows of it before DeadRankError is thrown, as of a message that failed; what NCCL
+  /// says first may come of a death that is known a little later. In the thread that calls MPI.
   void throw_if_any() const;
 
  private:
   mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
   std::string text_;
+  bool is_death_ = false;
   std::atomic<bool> any_{false};
 };
 

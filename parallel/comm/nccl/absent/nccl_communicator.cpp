@@ -20,6 +20,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator&, Backend&, co
 }
 
 void fail_nccl_communicators(const std::string&) {}
+bool nccl_abort_hangs() { return false; }
 
 std::string nccl_version() { return {}; }
 
