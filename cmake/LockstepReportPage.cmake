@@ -7,7 +7,8 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
 
   function(lockstep_report_page target)
     set(page ${PROJECT_SOURCE_DIR}/launcher/report/page)
-    set(sources ${page}/report.html ${page}/report.css ${page}/chart_style.js ${page}/charts.js ${page}/page.js)
+    set(sources ${page}/report.html ${page}/report.css ${page}/chart_style.js ${page}/charts.js ${page}/timeline.js
+      ${page}/page.js)
     set(library)
     if(LOCKSTEP_CHART_JS)
       set(library ${LOCKSTEP_CHART_JS})
@@ -15,7 +16,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
     set(output ${CMAKE_CURRENT_BINARY_DIR}/report_page_files.cpp)
     add_custom_command(OUTPUT ${output}
       COMMAND ${CMAKE_COMMAND} -D OUTPUT=${output}
-        "-DFILES=kPageHtml=${page}/report.html;kPageCss=${page}/report.css;kChartStyleJs=${page}/chart_style.js;kChartsJs=${page}/charts.js;kPageJs=${page}/page.js;kChartLibrary=${library}"
+        "-DFILES=kPageHtml=${page}/report.html;kPageCss=${page}/report.css;kChartStyleJs=${page}/chart_style.js;kChartsJs=${page}/charts.js;kTimelineJs=${page}/timeline.js;kPageJs=${page}/page.js;kChartLibrary=${library}"
         -P ${LOCKSTEP_REPORT_PAGE_SCRIPT}
       DEPENDS ${sources} ${library} ${LOCKSTEP_REPORT_PAGE_SCRIPT}
         ${PROJECT_SOURCE_DIR}/cmake/LockstepChartNotice.cmake VERBATIM

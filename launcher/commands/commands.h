@@ -21,7 +21,7 @@ int plan_command(const std::vector<std::string>& arguments);
 /// `lockstep simulate`: the library's own training on many ranks in this process, over devices that
 /// compute nothing; what of its checks holds, what ranks send, and predicted times. Returns 0, or 1
 /// where a check failed. Throws ConfigError: flags; DataError: --data; EnvironmentError: the
-/// timeline cannot be written.
+/// timeline or the page cannot be written.
 int simulate_command(const std::vector<std::string>& arguments);
 
 /// `lockstep doctor`: looks at the machine as a run would find it and prints a line a subject, with

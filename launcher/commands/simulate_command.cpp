@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "core/base/env.h"
+#include "core/io/output_file.h"
 #include "launcher/commands/commands.h"
 #include "launcher/settings/command_line.h"
 #include "launcher/simulate/simulate_flags.h"
@@ -21,6 +22,7 @@ int simulate_command(const std::vector<std::string>& arguments) {
   std::cout << (flags.json ? to_json(flags, runs, storms)
                            : to_text(flags, runs) + to_text(flags, storms))
             << std::flush;
+  if (!flags.page.empty()) io::replace_file(flags.page, simulate_page(flags, runs, storms));
   const bool all_held =
       std::ranges::all_of(runs, [](const SimulatedRuns& run) { return run.failures.empty(); });
   return all_held && held(storms) ? 0 : int(ExitCode::error);

@@ -170,6 +170,7 @@ std::string html_page(Json document) {
                {"library", kChartLibrary},
                {"chart_style", kChartStyleJs},
                {"charts", kChartsJs},
+               {"timeline", kTimelineJs},
                {"page", kPageJs}});
 }
 

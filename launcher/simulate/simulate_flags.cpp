@@ -62,6 +62,11 @@ void declare(CLI::App& app, SimulateFlags& flags, RawSimulate& raw) {
                  flags.timeline,
                  "writes the last step on the largest rank count, for ui.perfetto.dev")
       ->type_name("FILE");
+  app.add_option("--page",
+                 flags.page,
+                 "writes an HTML page as of lockstep report: the table, the last step on the "
+                 "largest rank count, and what became of faults")
+      ->type_name("FILE");
   declare_storm_flags(app, flags.storm);
   app.add_flag("--json", flags.json, "one JSON object instead of text");
   app.allow_extras();

@@ -23,7 +23,7 @@ struct SimulateFlags {
   bool traces_sums = true;
   double spread = 0;
   TimeFlags time;
-  std::string timeline;  ///< a file; empty: none
+  std::string timeline, page;  ///< files; empty: none
   StormFlags storm;
   int storm_ranks = 0;  ///< `ranks` have as many samples each as these
   bool json = false;

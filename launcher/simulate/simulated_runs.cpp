@@ -13,6 +13,7 @@
 #include "launcher/plan/forecast.h"
 #include "launcher/plan/plan_request.h"
 #include "launcher/settings/placeholder_data.h"
+#include "launcher/simulate/step_timeline.h"
 #include "parallel/batch/run_samples.h"
 
 namespace lockstep {
@@ -146,7 +147,8 @@ class Simulator {
     SimulationRequest request = base_;
     request.cluster.ranks = ranks;
     request.cluster.traces_sums = flags_.traces_sums;
-    const bool pictured = !flags_.timeline.empty() && ranks == flags_.ranks.back();
+    const bool asked = !flags_.timeline.empty() || !flags_.page.empty();
+    const bool pictured = asked && ranks == flags_.ranks.back();
     for (int r = 0; pictured && r < std::min(ranks, kPicturedRanks); ++r)
       request.pictured_ranks.push_back(r);
     SimulatedRuns runs;
@@ -158,7 +160,8 @@ class Simulator {
     take(request, by_time, runs);
     check(by_time, "by time", runs);
     if (runs.failures.empty()) predict(request, by_time, runs);
-    if (pictured) write_timeline(flags_.timeline, by_time);
+    if (pictured) runs.timeline = last_step_of(by_time);
+    if (pictured && !flags_.timeline.empty()) write_timeline(flags_.timeline, runs.timeline);
     request.pictured_ranks.clear();
     request.cluster.order = RankOrder::random;
     for (std::int64_t i = 0; i < flags_.arrival_orders && runs.failures.empty(); ++i) {

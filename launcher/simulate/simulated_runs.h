@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/report/timeline.h"
 #include "launcher/simulate/simulate_flags.h"
 #include "launcher/simulate/time_prediction.h"
 #include "parallel/simulation/simulation.h"
@@ -34,14 +35,12 @@ struct SimulatedRuns {
   std::int64_t orders = 1;  ///< of arrival that were tried
   double wall_s = 0;        ///< of this process, for the run by time
   std::uint64_t peak_bytes = 0;
+  /// Of the last step on the largest rank count; without lanes where no flag asks for it.
+  report::Timeline timeline = {};
 };
 
 /// The training of `flags` on each of its rank counts, once by time and once in each random order.
 /// Failures of one count do not keep the next from being tried.
 std::vector<SimulatedRuns> simulate_all(SimulateFlags& flags);
-
-/// Writes spans and links of `result` in the Trace Event Format of Chrome, which Perfetto reads: a
-/// process a rank with a track a stream, and the network's links. Throws EnvironmentError.
-void write_timeline(const std::string& file, const simulation::SimulationResult& result);
 
 }  // namespace lockstep

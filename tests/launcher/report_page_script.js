@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The script of the report's page, run by node on a small page of its own: what a reader sees and can do.
 //
-//   node report_page_script.js FOLDER    the folder with chart_style.js, charts.js and page.js
+//   node report_page_script.js FOLDER    the folder with chart_style.js, charts.js, timeline.js and page.js
 "use strict";
 
 const assert = require("node:assert");
@@ -25,6 +25,11 @@ class FakeElement {
       this.children.push(child);
     }
   }
+  replaceChildren(...children) {
+    this.children = [];
+    this.append(...children);
+  }
+  getBoundingClientRect() { return {left: 50, width: 102}; }
   remove() { this.parent.children = this.parent.children.filter(child => child !== this); }
   addEventListener(name, call) { this.listeners[name] = call; }
   setPointerCapture() {}
@@ -68,7 +73,8 @@ function open(document, {library = true, failing = false} = {}) {
   ids.data.textContent = JSON.stringify(document);
   const body = new FakeElement("body"), errors = [];
   const context = vm.createContext({
-    document: {createElement: tag => new FakeElement(tag), getElementById: id => ids[id], body,
+    document: {createElement: tag => new FakeElement(tag), createElementNS: (_, tag) => new FakeElement(tag),
+               getElementById: id => ids[id], body,
                documentElement: new FakeElement("html")},
     getComputedStyle: () => ({getPropertyValue: name => " " + name}),
     matchMedia: () => ({addEventListener() {}}), addEventListener() {},
@@ -77,7 +83,7 @@ function open(document, {library = true, failing = false} = {}) {
   FakeChart.made = [];
   FakeChart.fails = failing;
   if (library) context.Chart = FakeChart;
-  for (const file of ["chart_style.js", "charts.js", "page.js"])
+  for (const file of ["chart_style.js", "charts.js", "timeline.js", "page.js"])
     vm.runInContext(fs.readFileSync(path.join(folder, file), "utf8"), context, {filename: file});
   return {...ids, body, errors, charts: FakeChart.made, run: text => vm.runInContext(text, context)};
 }
@@ -89,6 +95,12 @@ const lines = (id, ...all) => ({
   series: all});
 const pageWith = (...blocks) => ({
   title: "run <1>", lockstep: "0.1.0", sections: [{id: "curves", heading: "Curves", blocks}]});
+/// Two rows from 0 to 100 ms, with 1 ms around them: a pixel is a millisecond, from 51 on.
+const timeline = (...more) => ({
+  kind: "timeline", id: "step", title: "A step", description: "two rows", x_label: "milliseconds", begin: 0, end: 100,
+  kinds: ["forward", "all_reduce"], note: "", table,
+  lanes: [{group: "rank 0", name: "compute stream", spans: [{name: "forward", kind: 0, begin: 0, length: 40}, ...more]},
+          {group: "network", name: "host 0", spans: [{name: "<b>", kind: 1, begin: 40, length: 60}]}]});
 const withCharts = (...charts) => pageWith({kind: "charts", charts});
 
 const tests = {
@@ -195,6 +207,65 @@ const tests = {
     assert.deepEqual(drag(60, 20), [20, 60]);
     listeners.dblclick();
     assert.deepEqual([x.min, x.max], [0, 100]);
+  },
+
+  "a timeline has a bar a span in its row, with its name, begin and length"() {
+    const page = open(pageWith(timeline()));
+    assert.deepEqual(page.errors, []);
+    assert.equal(page.body.dataset.charts, "1 of 1");
+    const bars = page.main.all("rect").filter(bar => bar.all("title").length > 0);
+    assert.deepEqual(bars.map(bar => [Number(bar.attributes.x), Number(bar.attributes.width)]), [[0, 40], [40, 60]]);
+    assert.deepEqual(bars.map(bar => Math.floor(bar.attributes.y / 18)), [0, 1]);
+    assert.deepEqual(bars.map(bar => bar.textContent),
+                     ["forward: 40 ms, from 0 ms on (rank 0, compute stream)", "<b>: 60 ms, from 40 ms on (network, host 0)"]);
+    assert.equal(page.main.all("b").length, 0);
+    assert.match(page.main.all("svg")[0].attributes["aria-label"], /two rows/);
+    assert.equal(page.main.all("table").length, 1);
+  },
+
+  "a timeline is drawn without Chart.js, which no page without a chart asks for"() {
+    const page = open(pageWith(timeline()), {library: false});
+    assert.equal(page.body.dataset.charts, "1 of 1");
+    assert.doesNotMatch(page.main.textContent, /libjs-chart/);
+  },
+
+  "a timeline that cannot be drawn leaves the page and its table"() {
+    const page = open(pageWith(timeline({name: "x", kind: 7, begin: 0, length: 1})));
+    assert.equal(page.body.dataset.charts, "0 of 1");
+    assert.equal(page.main.all("table").length, 1);
+  },
+
+  "a timeline's axis has round numbers"() {
+    const {run} = open(pageWith());
+    assert.deepEqual([...run("timelines.ticksOf(-1, 101)")], [0, 20, 40, 60, 80, 100]);
+    assert.deepEqual([...run("timelines.ticksOf(.0031, .0069)")], [.004, .005, .006]);
+  },
+
+  "dragging zooms a timeline, a click does not, and a double click shows all"() {
+    const page = open(pageWith(timeline()));
+    const [svg] = page.main.all("svg");
+    const drag = (from, to, end = "pointerup") => {
+      svg.listeners.pointerdown({button: 0, pointerType: "mouse", clientX: 51 + from, pointerId: 1});
+      svg.listeners.pointermove({clientX: 51 + to});
+      svg.listeners[end]({type: end});
+      return svg.attributes.viewBox;
+    };
+    assert.equal(drag(10, 10), "-1 0 102 36");
+    assert.equal(drag(10, 60, "pointercancel"), "-1 0 102 36");
+    assert.equal(drag(60, 20), "20 0 40 36");
+    svg.listeners.dblclick();
+    assert.equal(svg.attributes.viewBox, "-1 0 102 36");
+  },
+
+  "a button of a timeline's legend hides the bars of a kind, and shows them again"() {
+    const page = open(pageWith(timeline()));
+    const button = page.main.all("button").find(one => one.textContent === "all_reduce");
+    const [, bars] = page.main.all("svg")[0].all("g").filter(group => group.attributes.class === "bars");
+    button.listeners.click();
+    assert.equal(button.attributes["aria-pressed"], "false");
+    assert.equal(bars.attributes.visibility, "hidden");
+    button.listeners.click();
+    assert.equal(bars.attributes.visibility, "visible");
   },
 };
 

@@ -7,6 +7,7 @@ simulated.py PROGRAM Simulated
 import json
 
 from program_test import ProgramTest, main
+from reports import Page
 
 SMALL = ("--model=mlp", "--global-batch=256", "--micro-batch=4")
 
@@ -47,6 +48,71 @@ class Simulated(ProgramTest):
         ranks = {event["pid"] for event in events if event["ph"] == "X"}
         self.assertEqual(ranks, set(range(9)))  # the network is the ninth
         self.assertTrue(all(event["dur"] >= 0 for event in events if event["ph"] == "X"))
+
+    def page(self, *flags):
+        """Its text output, and its page."""
+        result = self.simulate(*SMALL, "--arrival-orders=0", "--page=page.html", *flags)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        page = Page((self.folder / "page.html").read_text(encoding="utf-8"))
+        self.assertEqual(page.errors, [])
+        self.assertNotIn("<", page.data)
+        return result.stdout, page
+
+    def timeline_of(self, page):
+        (section,) = (one for one in page.document["sections"] if one["id"] == "step")
+        (block,) = (block for block in section["blocks"] if block["kind"] == "timeline")
+        return block
+
+    def test_a_page_has_the_table_and_the_lines_of_the_text(self):
+        text, page = self.page("--ranks=2,16")
+        (table,) = (table for caption, table in page.tables.items() if "predicted" in caption)
+        self.assertEqual(len(table["rows"]), 2)
+        printed = [line.replace(" | ", " ").split() for line in text.splitlines()]
+        for row in table["rows"]:
+            self.assertIn(" ".join(row).split(), printed)
+        for line in text.splitlines():
+            if line.startswith(("training:", "growth:", "  predicted:")):
+                self.assertIn(line, page.texts)
+        self.assertEqual(len(self.timeline_of(page)["lanes"]), 16 * 3 + 2)  # of the last rank count
+        self.assertNotIn("storms", [section["id"] for section in page.document["sections"]])
+
+    def test_a_page_has_the_spans_of_the_timeline(self):
+        _, page = self.page("--hosts=2x4", "--no-sums", "--timeline=timeline.json")
+        block = self.timeline_of(page)
+        lanes = {(lane["group"], lane["name"]): lane["spans"] for lane in block["lanes"]}
+        streams = ("compute stream", "communication stream", "network stream")
+        self.assertEqual(set(lanes), {(f"rank {rank}", stream) for rank in range(8) for stream in streams} |
+                         {("network", "host 0"), ("network", "host 1")})
+        self.assertLessEqual({"forward", "backward", "optimizer", "sent to other hosts"}, set(block["kinds"]))
+        for lane in block["lanes"]:
+            for span in lane["spans"]:
+                self.assertGreaterEqual(span["begin"], block["begin"])
+                self.assertLessEqual(span["begin"] + span["length"], block["end"] + 1e-5)
+        events = json.loads((self.folder / "timeline.json").read_text())["traceEvents"]
+        self.assertEqual(sorted(span["name"] for spans in lanes.values() for span in spans),
+                         sorted(event["name"] for event in events if event["ph"] == "X"))
+        self.assertIn("bytes", lanes[("network", "host 1")][0]["name"])
+
+    def test_a_page_of_storms(self):
+        (self.folder / "<b>.txt").write_text("1h rank-dies 17\n2h host-freezes 3 20s\n")
+        text, page = self.page("--hosts=4x8", "--no-sums", "--faults=<b>.txt", "--storm-hours=3", "--seed=4")
+        rows = page.tables["Faults of the storm with seed 4"]["rows"]
+        self.assertEqual([row[1] for row in rows], ["rank-dies 17", "host-freezes 3 for 20 s"])
+        self.assertEqual(rows[0][3], "rank 17 died")
+        for line in text.splitlines():
+            if "goodput" in line or line.startswith(("storm, seed", "detection of")):
+                self.assertIn(line, page.texts)
+        self.assertIn("with faults <b>.txt", page.text)
+        text, page = self.page("--hosts=4x8", "--no-sums", "--faults=poisson:30m", "--storm-hours=2", "--storms=2",
+                               "--seed=4")
+        self.assertLessEqual({f"Faults of the storm with seed {seed}" for seed in (4, 5)}, set(page.tables))
+        self.assertIn(text.splitlines()[-1], page.texts)  # of both storms
+
+    def test_a_page_that_cannot_be_written(self):
+        result = self.simulate(*SMALL, "--ranks=2", "--page=none/page.html")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("none/page.html", result.stderr)
+        self.assertIn("samples/s", result.stdout)  # what was simulated is not lost
 
     def test_a_slower_network_takes_longer(self):
         fast = self.simulated("--hosts=4x2", "--no-sums", "--network=nvlink")[0]

@@ -41,6 +41,9 @@ const chartStyle = (() => {
     return [1, 2, 5, 10].includes(digit) ? formatTick(value, unit) : "";
   }
 
+  /// The style sheet's name for the colour of an area.
+  const fillName = style => "--p" + style % AREAS;
+
   /// The colour of an area; odd ones are hatched, so that neighbours differ without colours.
   function fillOf(style) {
     style %= AREAS;
@@ -62,5 +65,5 @@ const chartStyle = (() => {
     return context.createPattern(tile, "repeat");
   }
 
-  return {colour, lineColour, dashOf, fillOf, format, formatTick, formatLogarithmicTick};
+  return {colour, lineColour, dashOf, fillName, fillOf, format, formatTick, formatLogarithmicTick};
 })();

@@ -2,12 +2,20 @@
 // written: they become text nodes and values of attributes, never HTML.
 "use strict";
 
-/// An element with attributes and children; children that are strings become text nodes.
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+function equip(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
   return element;
+}
+
+/// An element with attributes and children; children that are strings become text nodes.
+function make(tag, attributes = {}, ...children) {
+  return equip(document.createElement(tag), attributes, children);
+}
+
+/// An element of a drawing.
+function makeSvg(tag, attributes = {}, ...children) {
+  return equip(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
 function makeRow(cells, isHeader) {
@@ -39,7 +47,19 @@ function makeFigure(chart) {
   if (charts.available) figure.append(plot, legend);
   figure.append(makeDetails("Data: " + chart.title, makeTable(chart.table)));
   if (charts.available) waiting.push(() => charts.draw(chart, plot, canvas, legend));
+  else ++undrawn;
   return figure;
+}
+
+/// A timeline, as a chart.
+function makeTimeline(block) {
+  const plot = make("div", {class: "rows"});
+  const legend = make("ul", {class: "legend", "aria-label": "Spans of " + block.title});
+  waiting.push(() => timelines.draw(block, plot, legend));
+  return make("figure", {id: "timeline-" + block.id, class: "timeline"},
+              make("figcaption", {}, block.title), plot, legend,
+              ...(block.note ? [make("p", {class: "quiet"}, block.note)] : []),
+              makeDetails("Data: " + block.title, makeTable(block.table)));
 }
 
 function makeAdvice(item) {
@@ -58,6 +78,7 @@ const makers = {
   table: makeTable,
   details: block => makeDetails(block.summary, ...block.blocks.map(makeBlock)),
   charts: block => make("div", {class: "charts"}, ...block.charts.map(makeFigure)),
+  timeline: makeTimeline,
   advice: block => make("ol", {class: "advice"}, ...block.items.map(makeAdvice)),
   facts: block => make("dl", {class: "facts"}, ...block.facts.map(
     fact => make("div", fact.large ? {class: "large"} : {}, make("dt", {}, fact.name), make("dd", {}, fact.value)))),
@@ -74,22 +95,24 @@ function makeSection(section) {
               ...section.blocks.map(makeBlock));
 }
 
-const waiting = [];  // charts, which need their place on the page before they can be drawn
+const waiting = [];  // charts and timelines, which need their place on the page before they can be drawn
+let undrawn = 0;     // charts that need Chart.js, which is not there
 
 function show(data) {
   document.title = data.title + " - Lockstep";
   document.getElementById("title").textContent = data.title;
   const main = document.getElementById("main");
-  if (!charts.available)
+  const sections = data.sections.map(makeSection);
+  if (undrawn > 0)
     main.append(make("p", {class: "note"},
                      "Charts are not drawn, but their data is in the tables: this lockstep was built without Chart.js. " +
                      "Install it (Debian, Ubuntu: apt-get install libjs-chart.js) and build lockstep again."));
-  main.append(...data.sections.map(makeSection));
+  main.append(...sections);
   document.getElementById("nav").append(...data.sections.map(
     section => make("li", {}, make("a", {href: "#" + section.id}, section.heading))));
   document.getElementById("about").textContent =
     "Written by lockstep " + data.lockstep + ". " +
-    (charts.available ? "Values under the pointer are read off the charts; drag to zoom, double-click to see all; " : "") +
+    (waiting.length > 0 ? "Values under the pointer are read off the charts; drag to zoom, double-click to see all; " : "") +
     "exact values are in the tables below the charts.";
   let drawn = 0;
   for (const draw of waiting) {
