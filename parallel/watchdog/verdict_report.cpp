@@ -15,7 +15,7 @@ constexpr double kOthersSeeDeathSeconds = 0.25, kOthersSeeSilenceSeconds = 0.5;
 
 }  // namespace
 
-bool speaks_of(const Verdict& verdict, const Peers& peers) {
+bool reports_verdict(const Verdict& verdict, const Peers& peers) {
   if (peers.rank() == 0) return true;
   if (verdict.rank != 0) return false;
   const std::span<const int> children = peers.tree().children(0);

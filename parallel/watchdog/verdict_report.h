@@ -13,9 +13,9 @@ namespace lockstep::watch {
 
 // What a rank's watchdog does with its own verdict.
 
-/// Whether this rank puts it on the screen. Rank 0 does of all others. Where it is itself gone, the
+/// Whether this rank puts it on the screen: rank 0 does of all others. Where it is itself gone, the
 /// lowest of its children does: of another host where rank 0's may be gone as a whole.
-bool speaks_of(const Verdict& verdict, const Peers& peers);
+bool reports_verdict(const Verdict& verdict, const Peers& peers);
 
 /// With who else is connected to ranks, where such a connection may have caused it.
 FaultRecord record_of(const Verdict& verdict,

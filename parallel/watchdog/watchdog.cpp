@@ -182,13 +182,13 @@ class Watchdog::State final : public watch::PeerListener {
     auto verdict = node_.detector().judge(time);
     if (!verdict || is_held(*verdict)) return;
     if (patience_s_ > 0 &&
-        processes_.end_frozen(*verdict, watch::speaks_of(*verdict, peers_), time))
+        processes_.end_frozen(*verdict, watch::reports_verdict(*verdict, peers_), time))
       return;
     if (verdict->kind == Verdict::Kind::died) processes_.explain(*verdict);
     if (death_) return node_.detector().settle(verdict->rank, time);  // of a second MPI tells
     // Rank 0 may not know yet.
     const bool is_known = peers_.rank() == 0 || verdict->rank == 0;
-    const bool speaks = watch::speaks_of(*verdict, peers_) || verdict->killed;
+    const bool speaks = watch::reports_verdict(*verdict, peers_) || verdict->killed;
     leave(watch::record_of(*verdict, peers_, node_, strangers_),
           speaks,
           is_known,
