@@ -183,7 +183,6 @@ class Run {
     hosts_.use_nodes(allocated_nodes(variables), site_.srun);
     const NodesBefore before = nodes_before_start(hosts_.all(), variables);
     asks_first_ = before.some_are_gone || before.has_steps;
-    site_.lost_nodes = before.has_steps;
   }
 
   /// One line of our own, between those of the ranks.

@@ -15,27 +15,27 @@
 namespace lockstep {
 namespace {
 
-/// The words that one of Slurm's tools prints; empty where it is not there, or fails.
-std::vector<std::string> output_words(std::vector<std::string> command,
+/// The lines that one of Slurm's tools prints; empty where it is not there, or fails.
+std::vector<std::string> output_lines(std::vector<std::string> command,
                                       const VariableMap& variables) {
   constexpr double kSeconds = 10;
-  std::vector<std::string> words;
+  std::vector<std::string> lines;
   command[0] = find_program(command[0], variables);
-  if (command[0].empty()) return words;
+  if (command[0].empty()) return lines;
   try {
     const ProgramOutput answer = run_program(command, kSeconds);
-    if (answer.timed_out || answer.exit_code != 0) return words;
+    if (answer.timed_out || answer.exit_code != 0) return lines;
     std::istringstream text(answer.output);
-    for (std::string word; text >> word;) words.push_back(word);
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
   } catch (const EnvironmentError&) {
-    words.clear();
+    lines.clear();
   }
-  return words;
+  return lines;
 }
 
 /// Of "n[1-3,7]", which only Slurm's own tool reads as Slurm does.
 std::vector<std::string> expand_node_list(const std::string& list, const VariableMap& variables) {
-  return output_words({"scontrol", "show", "hostnames", list}, variables);
+  return output_lines({"scontrol", "show", "hostnames", list}, variables);
 }
 
 }  // namespace
@@ -77,19 +77,19 @@ NodesBefore nodes_before_start(const std::vector<Host>& nodes, const VariableMap
   if (nodes.empty() || job == variables.end()) return {};
   const std::string of_job = "--jobs=" + job->second;
   NodesBefore before;
-  // %A is the number that a task of an array has of its own, of whose jobs all may be listed.
-  const auto rows = output_words({"squeue", "--noheader", of_job, "--format=%A %N"}, variables);
-  for (std::size_t i = 0; i + 1 < rows.size(); i += 2) {
-    if (rows[i] != job->second) continue;
-    const std::size_t left = expand_node_list(rows[i + 1], variables).size();
+  // %A is the number that a task of an array has of its own; those of others may be listed.
+  const std::string own = job->second + "|";
+  for (const std::string& line :
+       output_lines({"squeue", "--noheader", of_job, "--format=%A|%N"}, variables)) {
+    if (!line.starts_with(own) || line.size() == own.size()) continue;
+    const std::size_t left = expand_node_list(line.substr(own.size()), variables).size();
     before.some_are_gone = left > 0 && left < nodes.size();
   }
-  // "12.0 lockstep", of an array "12_3.0 lockstep"; "12.batch" is not one of srun's.
-  static const std::regex kStep(".*\\.\\d+(\\+\\d+)?");
-  const auto steps =
-      output_words({"squeue", "--noheader", "--steps", of_job, "--format=%i %j"}, variables);
-  for (std::size_t i = 0; i + 1 < steps.size(); i += 2)
-    before.has_steps |= std::regex_match(steps[i], kStep) && steps[i + 1].starts_with("lockstep");
+  // "12.0|lockstep", of an array "12_3.0|lockstep"; "12.batch" is not one of srun's.
+  static const std::regex kStep("[^|]*\\.\\d+(\\+\\d+)?\\|lockstep.*");
+  for (const std::string& line :
+       output_lines({"squeue", "--noheader", "--steps", of_job, "--format=%i|%j"}, variables))
+    before.has_steps |= std::regex_match(line, kStep);
   return before;
 }
 

@@ -25,8 +25,8 @@ std::vector<Host> allocated_nodes(const VariableMap& variables);
 /// What Slurm knows of the nodes before this process starts anything on them.
 struct NodesBefore {
   bool some_are_gone = false;  ///< Slurm has taken them out of the job
-  /// A job step of this program, which was started before, has not ended: perhaps as a node is
-  /// gone. It keeps its processors for as long as the job lasts.
+  /// A job step of this program, which was started before, has not ended: another run, or one that
+  /// has lost a node.
   bool has_steps = false;
 };
 /// By `squeue`. Nothing where Slurm does not answer.

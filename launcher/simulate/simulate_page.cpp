@@ -25,10 +25,12 @@ Json results_of(const SimulateFlags& flags, std::span<const SimulatedRuns> runs)
 
 Json timeline_of(const SimulatedRuns& run) {
   Json blocks = Json::array();
-  report::append(blocks, report::paragraph(run.timeline.description + ".", "quiet"));
   Json timeline = report::timeline_block(run.timeline);
-  if (timeline.is_null())
-    report::append(blocks, report::paragraph("No rank came as far as a step.", "note"));
+  if (timeline.is_null()) {
+    report::append(blocks, report::paragraph("The ranks came to the end of no step.", "note"));
+    return blocks;
+  }
+  report::append(blocks, report::paragraph(run.timeline.description + ".", "quiet"));
   report::append(blocks, std::move(timeline));
   return blocks;
 }

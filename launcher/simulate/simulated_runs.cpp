@@ -160,8 +160,7 @@ class Simulator {
     take(request, by_time, runs);
     check(by_time, "by time", runs);
     if (runs.failures.empty()) predict(request, by_time, runs);
-    if (pictured) runs.timeline = last_step_of(by_time);
-    if (pictured && !flags_.timeline.empty()) write_timeline(flags_.timeline, runs.timeline);
+    if (pictured && runs.failures.empty()) runs.timeline = last_step_of(by_time);
     request.pictured_ranks.clear();
     request.cluster.order = RankOrder::random;
     for (std::int64_t i = 0; i < flags_.arrival_orders && runs.failures.empty(); ++i) {

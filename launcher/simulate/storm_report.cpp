@@ -111,8 +111,10 @@ std::string storm_subject(const SimulateFlags& flags, const SimulatedStorm& stor
 
 report::Table fault_table(const SimulatedStorm& storm, std::size_t max_rows) {
   const std::vector<FaultOutcome>& faults = storm.result.faults;
-  report::Table table{
-      fmt::format("Faults of the storm with seed {}", storm.request.seed), kFaultHeader, {}};
+  report::Table table{fmt::format("Faults of the storm with seed {}", storm.request.seed),
+                      kFaultHeader,
+                      {},
+                      report::Table::Cells::words};
   for (const FaultOutcome& outcome : std::span(faults).first(std::min(max_rows, faults.size())))
     table.rows.push_back(row_of(outcome));
   if (faults.size() > max_rows)

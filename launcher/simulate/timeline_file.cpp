@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "core/io/output_file.h"
 #include "launcher/simulate/step_timeline.h"
 
 namespace lockstep {
@@ -27,7 +26,7 @@ json span_event(const report::Lane::Span& span, int process, int thread) {
 
 }  // namespace
 
-void write_timeline(const std::string& file, const report::Timeline& timeline) {
+std::string timeline_json(const report::Timeline& timeline) {
   json events = json::array();
   int process = -1, thread = 0;
   std::string group;
@@ -42,7 +41,7 @@ void write_timeline(const std::string& file, const report::Timeline& timeline) {
     for (const report::Lane::Span& span : lane.spans)
       events.push_back(span_event(span, process, thread));
   }
-  io::replace_file(file, json{{"traceEvents", std::move(events)}}.dump());
+  return json{{"traceEvents", std::move(events)}}.dump();
 }
 
 }  // namespace lockstep

@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// A message that failed since another rank is dead, as an MPI with ULFM tells. Its process ends
+/// A message that failed since another rank is dead, as an MPI with ULFM tells, or the watchdog of
+/// ranks on GPUs. Its process ends
 /// with ExitCode::collective_timeout, as where a watchdog has seen the death.
 class DeadRankError : public CommError {
  public:

@@ -50,7 +50,7 @@ class MpiSession {
   /// first lets those of all other ranks fail, and waits until they have come to that. Otherwise,
   /// as before, after shrink() and without ULFM, lost_rank() stays false.
   static void let_ranks_outlive(bool yes);
-  static bool ranks_outlive();
+  static bool ranks_outlive();  ///< as let_ranks_outlive() has said; in the thread that calls MPI
   /// The same for a death that this rank has heard of by other means than a failed message.
   static void note_lost_rank();
   /// That has happened. Until shrink() no other message arrives.

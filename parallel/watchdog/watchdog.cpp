@@ -294,11 +294,11 @@ class Watchdog::State final : public watch::PeerListener {
                                   record.exit_code);
       peers_.send_to_all(Kind::record, watch::pack(record, said), from);
       peers_.flush();
-      death_ = record;
       try {
+        death_ = record;
         notice_.post(record);
       } catch (...) {
-        say_without_memory();
+        _exit(record.exit_code);  // without memory the training thread might never know
       }
       call_handler(record, reports);
     }

@@ -62,6 +62,12 @@ TEST(ReportTimeline, OfNothingIsNoBlock) {
   EXPECT_TRUE(timeline_block({.id = "step", .title = "A step"}).is_null());
 }
 
+TEST(StepTimeline, IsEmptyWhereNoStepHasEnded) {
+  simulation::SimulationResult result;
+  result.spans[0] = {{simulation::Span::Track::compute, 0, 1, "start-up"}};
+  EXPECT_TRUE(last_step_of(result).lanes.empty());
+}
+
 TEST(StepTimeline, HasTheLastStepAndAtMost64Links) {
   simulation::SimulationResult result;
   result.ends.resize(80);
@@ -69,7 +75,8 @@ TEST(StepTimeline, HasTheLastStepAndAtMost64Links) {
   using Track = simulation::Span::Track;
   result.spans[5] = {{Track::compute, 0, 1, "forward"},
                      {Track::compute, 2, 2.5, "backward"},
-                     {Track::network, 2.5, 2.75, "all_gather"}};
+                     {Track::network, 2.5, 2.75, "all_gather"},
+                     {Track::network, 3, 3.5, "hash, after the training"}};
   result.link_uses.assign(80, {{0.5, 1, 7}, {2.25, 2.5, 8}});
   const Timeline timeline = last_step_of(result);
   EXPECT_EQ(timeline.begin_s, 2);

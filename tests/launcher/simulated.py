@@ -225,6 +225,12 @@ class Simulated(ProgramTest):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assertIn("none/timeline.json", result.stderr)
 
+    def test_what_is_not_of_its_kind_is_kept(self):
+        kept = self.write("notes.txt", "precious")
+        for flag in ("--page", "--timeline"):
+            self.refuses([f"{flag}=notes.txt"], (flag, "notes.txt", "already exists"))
+        self.assertEqual(kept.read_text(), "precious")
+
 
 if __name__ == "__main__":
     main()

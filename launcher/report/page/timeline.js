@@ -4,6 +4,7 @@
 
 const timelines = (() => {
   const ROW = 18, BAR = 14, LOW_BAR = 9, TICKS = 6;
+  const LEAST = 1e-5;  // milliseconds; spans are given to a nanosecond
   const {fillName, format} = chartStyle;
 
   const milliseconds = value => format(value, "plain") + " ms";
@@ -86,7 +87,7 @@ const timelines = (() => {
       const [from, to] = [Math.min(start, end), Math.max(start, end)];
       start = null;
       mark(0, 0);
-      if (event.type === "pointerup" && to - from > (view.to - view.from) / 200) show(from, to);
+      if (event.type === "pointerup" && to - from > Math.max(LEAST, (view.to - view.from) / 200)) show(from, to);
     };
     svg.addEventListener("pointerup", finish);
     svg.addEventListener("pointercancel", finish);

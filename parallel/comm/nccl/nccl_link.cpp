@@ -18,8 +18,9 @@ using std::chrono::microseconds, std::chrono::milliseconds;
 
 constexpr auto kJoinPoll = milliseconds(5);
 constexpr auto kLeaveLimit = std::chrono::seconds(10);
-/// Less than a rank waits for the others with its own error (ErrorConsensus).
-constexpr auto kUntilDeathIsKnown = milliseconds(500);
+/// More than a watchdog waits for a failure's report before it takes a rank for dead, and less than
+/// a rank waits for the others with its own error (ErrorConsensus).
+constexpr auto kUntilDeathIsKnown = milliseconds(800);
 
 /// Between two looks at a call that is under way: most take some tens of microseconds, the first of
 /// a kind, which connects to other ranks, much longer.

@@ -23,9 +23,9 @@ class NcclFailure {
   /// Another rank has died, which counts more than what NCCL has said before.
   void keep_death(const std::string& text);
   bool any() const { return any_.load(std::memory_order_acquire); }
-  /// Throws CommError where there was one. Where another rank has died and this one outlives it,
-  /// MpiSession knows of it before DeadRankError is thrown, as of a message that failed; what NCCL
-  /// says first may come of a death that is known a little later. In the thread that calls MPI.
+  /// Throws CommError where there was one; of a death DeadRankError, which MpiSession knows of
+  /// before, where this rank outlives it, as of a message that failed. What NCCL says first may
+  /// come of a death that is known a little later, and waits for it. In the thread that calls MPI.
   void throw_if_any() const;
 
  private:
