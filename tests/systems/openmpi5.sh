@@ -35,7 +35,10 @@ mpirun --version | head -n 1
 
 build=build/openmpi5
 mkdir -p build
-cmake --preset release -B "$build" -DLOCKSTEP_WERROR=ON -DLOCKSTEP_BENCHMARKS=OFF -DMPI_HOME="$root" >build/openmpi5.log ||
+options=(-DLOCKSTEP_WERROR=ON -DLOCKSTEP_BENCHMARKS=OFF -DMPI_HOME="$root")
+# Emulated GPUs come with the CUDA backend.
+! command -v nvcc >/dev/null || options+=(-DLOCKSTEP_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90)
+cmake --preset release -B "$build" "${options[@]}" >build/openmpi5.log ||
   { cat build/openmpi5.log >&2 && exit 1; }
 targets=(lockstep communicator_test)
 grep -q "surviving_rank:" <(cmake --build "$build" --target help) && targets+=(surviving_rank fake_nccl)
