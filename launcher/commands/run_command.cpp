@@ -20,7 +20,6 @@
 #include "launcher/launch/run_hosts.h"
 #include "launcher/launch/run_progress.h"
 #include "launcher/launch/shm_backing_dir.h"
-#include "launcher/launch/slurm_nodes.h"
 #include "launcher/launch/supervisor.h"
 #include "launcher/output/restart_record.h"
 #include "launcher/output/run_folder.h"
@@ -52,7 +51,7 @@ class Run {
     RunFolder::check(out(), existing_folder(flags_.train));
     ranks_ = first_ranks_on(flags_, site_.devices());
     launcher_ = choose_launcher(flags_, site_, ranks_);
-    if (launcher_ == Launcher::srun) use_nodes();
+    if (launcher_ == Launcher::srun) hosts_.use_nodes(process_variables(), site_.srun);
     if (launcher_ == Launcher::mpirun) check_limits(site_.hosts.empty() ? ranks_ : 1);
     std::error_code ignored;  // the lock says it better
     fs::create_directories(out(), ignored);
@@ -66,7 +65,7 @@ class Run {
     const double trained_before = standing_.trained_s;
     int code = 0;
     Verdict verdict = Verdict::restart;
-    if (asks_first_ && !find_hosts()) code = pause_and_prepare(code);
+    if (hosts_.asks_first() && !find_hosts()) code = pause_and_prepare(code);
     while ((verdict == Verdict::restart || verdict == Verdict::move) && !signals_.requested()) {
       const Ending ending = start_once();
       Attempt attempt{.exit_code = ending.exit_code,
@@ -176,13 +175,6 @@ class Run {
                   {ending.fault.step, last_logged_step(out()) + 1, snapshots_.newest_step() + 1}),
               .reported = seconds(ending.reported),
               .ended = seconds(ending.ended)};
-  }
-
-  void use_nodes() {
-    const VariableMap variables = process_variables();
-    hosts_.use_nodes(allocated_nodes(variables), site_.srun);
-    const NodesBefore before = nodes_before_start(hosts_.all(), variables);
-    asks_first_ = before.some_are_gone || before.has_steps;
   }
 
   /// One line of our own, between those of the ranks.
@@ -372,10 +364,8 @@ class Run {
   int ranks_ = 1;
   RunHosts hosts_{flags_, [this](const std::string& text) { say(text); }};
   bool asks_hosts_ = true;  // before a restart
-  /// Before the first start. Most nodes of an allocation have just been given, and answer.
-  bool asks_first_ = !flags_.hosts.empty() && hosts_.watched();
-  bool moved_ = false;   // the newest start is on other hosts, or on all ranks again; no fault
-  bool regrew_ = false;  // the latter
+  bool moved_ = false;      // the newest start is on other hosts, or on all ranks again; no fault
+  bool regrew_ = false;     // the latter
   RestartPolicy policy_;
   Regrowth regrowth_;
   RunProgress standing_;

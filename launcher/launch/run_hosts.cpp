@@ -33,10 +33,13 @@ RunHosts::RunHosts(const RunFlags& flags, std::function<void(const std::string&)
       say_(std::move(say)),
       hosts_(flags.hosts),
       text_(flags.hosts_text),
-      probe_{.path = flags.ssh} {}
+      probe_{.path = flags.ssh},
+      asks_first_(watched()) {}
 
-void RunHosts::use_nodes(std::vector<Host> nodes, const std::string& srun) {
-  hosts_ = std::move(nodes);
+void RunHosts::use_nodes(const VariableMap& variables, const std::string& srun) {
+  hosts_ = allocated_nodes(variables);
+  const NodesBefore before = nodes_before_start(hosts_, variables);
+  asks_first_ = before.some_are_gone || before.has_steps;
   text_ = to_string(hosts_);
   probe_ = {.path = srun, .kind = ProbeProgram::Kind::srun};
   pause_ = std::chrono::minutes(1);  // each question is a job step, of which Slurm keeps accounts

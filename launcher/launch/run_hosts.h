@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/env.h"
 #include "launcher/launch/host_watch.h"
 #include "launcher/launch/run_flags.h"
 
@@ -20,8 +21,11 @@ class RunHosts {
   /// `say` gets lines for people.
   RunHosts(const RunFlags& flags, std::function<void(const std::string&)> say);
 
-  /// They are these nodes of the allocation, which srun asks.
-  void use_nodes(std::vector<Host> nodes, const std::string& srun);
+  /// They are the nodes of the allocation that `variables` tell of, which `srun` asks.
+  void use_nodes(const VariableMap& variables, const std::string& srun);
+  /// Whether to find() them before the first start already: hosts that are watched, and nodes of
+  /// which some may be gone. Others have just been given, and answer.
+  bool asks_first() const { return asks_first_; }
   bool any() const { return !hosts_.empty(); }
   const std::vector<Host>& all() const { return hosts_; }
   /// Whether they are watched while ranks train.
@@ -57,6 +61,7 @@ class RunHosts {
   std::vector<Host> hosts_;
   std::string text_;  // from which HostWatch reads them again
   ProbeProgram probe_;
+  bool asks_first_ = false;
   std::chrono::milliseconds pause_ = HostWatch::kPause;
   std::optional<HostWatch> watch_;
   std::vector<Host> before_;       // the hosts with ranks before the newest move

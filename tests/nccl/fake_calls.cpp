@@ -25,7 +25,7 @@ struct Transfer {
   Bytes own, all;
 };
 
-/// False: `comm` is aborted, and `transfer` belongs to nobody any more. A rank that has died is
+/// False: `comm` is aborted, and `transfer` has no owner any more. A rank that has died is
 /// waited for until then, as a device does that waits for another one.
 bool wait(const ncclComm& comm, std::unique_ptr<Transfer>& transfer) {
   std::vector<MPI_Request>& requests = transfer->requests;
