@@ -52,7 +52,7 @@ class Simulated(ProgramTest):
     def page(self, *flags):
         """Its text output, and its page."""
         result = self.simulate(*SMALL, "--arrival-orders=0", "--page=page.html", *flags)
-        self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         page = Page((self.folder / "page.html").read_text(encoding="utf-8"))
         self.assertEqual(page.errors, [])
         self.assertNotIn("<", page.data)
