@@ -15,8 +15,8 @@ LaunchSite launch_site(const RunFlags& flags);
 Launcher choose_launcher(const RunFlags& flags, const LaunchSite& site, int ranks);
 
 /// Whether ranks are to outlive the death of another one (LaunchSite::survivors): --ranks MIN:MAX
-/// allows fewer, they are on this host, and this MPI has ULFM, which is Open MPI's
-/// from version 5 on.
+/// allows fewer, mpirun starts them, and this MPI has ULFM, which is Open MPI's from version 5 on.
+/// A host that is lost with its ranks ends all: mpirun cannot do without its own process there.
 bool may_outlive(const RunFlags& flags, const LaunchSite& site, Launcher launcher, int ranks);
 
 }  // namespace lockstep

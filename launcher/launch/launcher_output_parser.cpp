@@ -52,7 +52,9 @@ void set_once(ReportedFault& fault, std::string text) {
 }  // namespace
 
 std::string ErrorOutput::take(std::string_view piece) {
-  return take_lines(rest_, piece, [this](const std::string& line) { return take_line(line); });
+  std::string text(piece);
+  std::erase(text, '\0');  // Open MPI 5.0.11 ends what it writes with one
+  return take_lines(rest_, text, [this](const std::string& line) { return take_line(line); });
 }
 
 std::string ErrorOutput::take_line(const std::string& line) {
@@ -121,11 +123,14 @@ void ErrorOutput::read_line(const std::string& line) {
     hint_follows_ = false;
     if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);
   }
+  static const std::regex kAbort(
+      "^\\[([^:\\]]+):\\d+\\] \\*\\*\\* (An error occurred in (.+)|MPI_ERRORS_ARE_FATAL .*)");
   static const std::regex kSurvivors(
       "^\\[rank 0 [^\\]]*\\] warning: (\\d{1,6}) of \\d+ ranks are left");
   std::smatch found;
   if (std::regex_search(line, found, kSurvivors)) {
     survivors_ = std::stoi(found.str(1));
+    aborted_by_mpi_ = false;
     by_rank_ = by_launcher_ = {};
     step_ = -1;
     dead_.clear();
@@ -138,6 +143,11 @@ void ErrorOutput::read_line(const std::string& line) {
     // Those that srun ended for the sake of the first are named as well.
     set_once(by_launcher_,
              fmt::format("rank {} on {}: {}", found.str(2), found.str(1), found.str(3)));
+  } else if (std::regex_match(line, found, kAbort)) {
+    if (found[3].matched)
+      set_once(by_launcher_, fmt::format("MPI ended a rank on {}: {}", found.str(1), found.str(3)));
+    else
+      aborted_by_mpi_ = true;
   }
 }
 

@@ -39,6 +39,8 @@ class ErrorOutput {
   int survivors() const { return survivors_; }
   /// mpirun has ended the job because a rank left it without a word, though with exit code 0.
   bool deserted() const { return deserted_; }
+  /// Open MPI itself has ended a rank, whose exit code is then a code of MPI's errors.
+  bool aborted_by_mpi() const { return aborted_by_mpi_; }
 
  private:
   std::string take_line(const std::string& line);
@@ -51,7 +53,7 @@ class ErrorOutput {
   ReportedFault by_rank_, by_launcher_;  // the first of each
   std::int64_t step_ = -1;
   bool hint_follows_ = false;
-  bool deserted_ = false;
+  bool deserted_ = false, aborted_by_mpi_ = false;
   int survivors_ = 0;
   std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died
 };

@@ -84,6 +84,10 @@ class Supervision {
     // mpirun says 1, for want of an exit code, unless another rank's end comes to it first.
     if (errors_.deserted() && ending.exit_code == int(ExitCode::error))
       ending.exit_code = int(ExitCode::collective_timeout);
+    // Those of MPI's errors mean something else here: MPI_ERR_REQUEST is 7.
+    if (errors_.aborted_by_mpi() && ending.exit_code > 0 && ending.exit_code < 128 &&
+        ending.exit_code != int(ExitCode::requeue))
+      ending.exit_code = int(ExitCode::collective_timeout);
     // What mpirun would have said of a rank that is silent.
     if (launcher_hung_ && tells_of_silence(errors_.fault().text))
       ending.exit_code = int(ExitCode::collective_timeout);

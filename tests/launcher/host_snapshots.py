@@ -12,12 +12,13 @@ import signal
 import subprocess
 import unittest
 
+from elastic import SLOW
 from program_test import main
-from supervised import FLAGS, LOOPBACK, SupervisedTest
+from supervised import FLAGS, SupervisedTest
 
 HOSTS = ("hosta", "hostb")
-ENVIRONMENT = {**LOOPBACK, "OMPI_MCA_hwloc_base_binding_policy": "none",
-               "PRTE_MCA_hwloc_default_binding_policy": "none"}
+# Few steps, each of 30 ms and more (SLOW): enough time to lose a host, and on busy cores not much more.
+STEPS = "--steps=300"
 
 
 def can_mount():
@@ -46,11 +47,16 @@ exit $code
         ssh.chmod(0o755)
         return ssh
 
-    def start_on_hosts(self, *flags):
+    def start_on_hosts(self, *flags, ranks="1:4"):
         self.ssh = self.make_ssh()
-        return self.start("run", "--ranks=1:4", f"--hosts={','.join(f'{host}:2' for host in HOSTS)}", f"--ssh={self.ssh}",
-                          "--checkpoint-every=100000", "--snapshot-every=0.05s", "--backoff=0.1", *flags,
-                          environment=ENVIRONMENT)
+        return self.start("run", f"--ranks={ranks}", f"--hosts={','.join(f'{host}:2' for host in HOSTS)}", f"--ssh={self.ssh}",
+                          "--checkpoint-every=100000", "--snapshot-every=0.05s", "--backoff=0.1", STEPS, *flags,
+                          environment=SLOW)
+
+    def undisturbed(self):
+        result = self.train(*FLAGS, STEPS, "--out=undisturbed")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return self.summary("undisturbed")["weights_sha256"]
 
     def steps_on(self, host):
         """Those of the snapshots in the host's memory."""
@@ -124,10 +130,10 @@ exit $code
         self.assertEqual(planned["categories"]["checkpoint_snapshot"], self.summary()["memory"]["checkpoint_snapshot"])
 
     def test_the_next_supervisor_takes_them_over(self):
-        process = self.start_on_hosts("--max-restarts=0")
+        process = self.start_on_hosts("--max-restarts=0", ranks=4)  # none outlives another one
         self.await_run()
         os.kill(self.ranks()[0], signal.SIGKILL)
-        self.assertEqual(self.finish(process), 137, self.texts())
+        self.assertIn(self.finish(process), (137, 5), self.texts())  # Open MPI 5 may end another one itself, as connections close
         self.assertIn("takes over the newest", self.texts()[0])
         step = max(step for host in HOSTS for step in self.steps_on(host))
         self.lose(HOSTS[0])

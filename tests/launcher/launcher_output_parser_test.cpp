@@ -86,6 +86,16 @@ TEST(ErrorOutput, PrterunNamesRanksAsWell) {
   EXPECT_EQ(lost.fault().text, "host b went away");
 }
 
+TEST(ErrorOutput, ARankIsHeardWhereALauncherWroteZeroBytesBefore) {
+  ErrorOutput output;
+  const std::string box = kRule + "\nA peer has disconnected.\n" + kRule + "\n";
+  const std::string rank = "[rank 0 a] error: the process died without a word\n";
+  EXPECT_EQ(shown_of(output, box + '\0' + rank + '\0'), box + rank);
+  EXPECT_EQ(output.fault().text + "\n", rank);
+  output.take(box + '\0' + "[rank 0 a] warning: 3 of 4 ranks are left, and continue\n");
+  EXPECT_EQ(output.survivors(), 3);
+}
+
 TEST(ErrorOutput, OtherBoxesAreShown) {
   ErrorOutput output;
   const std::string box = kRule + "\nThere are not enough slots available\n" + kRule + "\n";

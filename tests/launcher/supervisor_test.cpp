@@ -179,6 +179,20 @@ TEST(Supervisor, ARankThatLeavesWithExitCode0HasDied) {
   EXPECT_EQ(failed.exit_code, 1) << "a rank's own error";
 }
 
+TEST(Supervisor, ARankThatMpiEndsHasDied) {
+  SupervisorSignals signals;
+  const std::string lines =
+      "echo '[b:00000] *** An error occurred in Send error after request freed' >&2;"
+      "echo '[b:00000] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,' "
+      ">&2;";
+  const Ending ending = supervise(shell(lines + "exit 7"), signals);
+  EXPECT_EQ(ending.exit_code, 5) << "7 is MPI_ERR_REQUEST here, no loss that is not finite";
+  EXPECT_EQ(ending.fault.text, "MPI ended a rank on b: Send error after request freed");
+  EXPECT_EQ(supervise(shell(lines + "exit 75"), signals).exit_code, 75) << "with a checkpoint";
+  EXPECT_EQ(
+      supervise(shell("echo '[rank 0 a] error: a loss of inf' >&2; exit 7"), signals).exit_code, 7);
+}
+
 TEST(Supervisor, EverySignalBecomesOneWishToStop) {
   const auto hangup = std::signal(SIGHUP, SIG_DFL);  // nohup ignores it, and we with it
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {

@@ -23,9 +23,9 @@ class Survivors(ElasticTest):
         linked = b"MPIX_Comm_shrink" in pathlib.Path(self.program).read_bytes()
         self.outlive = linked and "(Open MPI) 4" not in self.run_command(["mpirun", "--version"]).stdout
 
-    def kill(self, *victims, start=1, ranks="1:4", flags=(), how=signal.SIGKILL):
+    def kill(self, *victims, start=1, ranks="1:4", hosts=("--hosts=localhost:4",), flags=(), how=signal.SIGKILL):
         """A run on four ranks, some of which are killed by their number. Returns it and its processes before."""
-        process = self.start_elastic(ranks, "--hosts=localhost:4", "--snapshot-every=0.05s", *flags)
+        process = self.start_elastic(ranks, *hosts, "--snapshot-every=0.05s", *flags)
         self.await_training(start)
         pids = self.by_rank(self.await_ranks(4))
         self.await_text("step 100/")
@@ -53,12 +53,12 @@ class Survivors(ElasticTest):
         done = self.stop(process)
         self.expect_bits_of_one_start(done)
 
-    def test_ranks_go_on_without_one_that_died(self):
-        for victim in (2, 0):
+    def outlive_each(self, victims, hosts):
+        for victim in victims:
             with self.subTest(victim=victim):
                 shutil.rmtree(self.folder / "run", ignore_errors=True)
                 shutil.rmtree(self.folder / "undisturbed", ignore_errors=True)
-                process, pids = self.kill(victim)
+                process, pids = self.kill(victim, hosts=hosts)
                 self.await_text("restart 1")
                 if self.outlive:
                     left = sorted(set(pids) - {pids[victim]})
@@ -69,6 +69,15 @@ class Survivors(ElasticTest):
                 self.continue_on_all(process)
                 self.assertEqual(self.faults(), [(1, 3 if self.outlive else 0)])
                 self.assertIn("1 restarts", self.texts()[0])
+
+    def test_ranks_go_on_without_one_that_died(self):
+        self.outlive_each((2, 0), ["--hosts=localhost:4"])
+
+    def test_ranks_of_several_hosts_go_on_without_one_that_died(self):
+        self.outlive_each((2, 0), ["--hosts=hosta:2,hostb:2", f"--ssh={self.make_ssh()}"])
+
+    def test_a_rank_that_is_alone_on_its_host(self):
+        self.outlive_each((3,), ["--hosts=hosta:3,hostb:1", f"--ssh={self.make_ssh()}"])
 
     def test_a_frozen_rank_is_killed(self):
         process, _ = self.kill(2, flags=["--timeout=3"], how=signal.SIGSTOP)
