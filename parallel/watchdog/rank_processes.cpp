@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 
 namespace lockstep::watch {
@@ -15,6 +17,10 @@ namespace {
 /// The one that speaks sees the silence within a beat, and the kernel ends a process at once,
 /// unless that waits for a disk or is in a frozen control group.
 constexpr double kWaitSeconds = 1;
+// Open MPI 4's mpirun, once a rank has died, sleeps for up to a second twice, each time until a
+// rank ends. Where all of them end during the first sleep, what they said is passed on after the
+// second.
+constexpr std::chrono::milliseconds kEndsLater{50};
 
 }  // namespace
 
@@ -55,6 +61,17 @@ void RankProcesses::explain(Verdict& death) const {
   death.killed = true;
   death.seconds = killed_->seconds;
   death.limit = killed_->limit;
+}
+
+void RankProcesses::let_others_end_first(int ended) const {
+  const Peers::Card& own = peers_.card(peers_.rank());
+  bool others = false;
+  for (int rank = 0; rank < peers_.size(); ++rank) {
+    if (rank == ended || rank == peers_.rank() || !peers_.card(rank).on_machine_of(own)) continue;
+    if (rank < peers_.rank()) return;
+    others = true;
+  }
+  if (others) std::this_thread::sleep_for(kEndsLater);
 }
 
 }  // namespace lockstep::watch

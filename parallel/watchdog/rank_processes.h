@@ -27,6 +27,9 @@ class RankProcesses {
   bool end_frozen(const Verdict& verdict, bool speaks, double now);
   /// Adds to the verdict of a death that this rank has brought it about, and why.
   void explain(Verdict& death) const;
+  /// To be called before this rank ends because `ended` has: on each machine the lowest of the
+  /// other ranks ends 50 ms after the rest.
+  void let_others_end_first(int ended) const;
 
  private:
   const Peers& peers_;

@@ -335,6 +335,7 @@ class Watchdog::State final : public watch::PeerListener {
       std::this_thread::sleep_until(start + *pause);
     else
       peers_.await_parent(kParentMs);
+    processes_.let_others_end_first(record.rank);
     _exit(exit_code);
   }
 
