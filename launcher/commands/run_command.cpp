@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -249,6 +250,7 @@ class Run {
   void let_survive(ChildPlan& child) {
     child.after_error_s = kSurvivorPatience;
     child.is_starting = [this] { return written("history.jsonl") == history_before_; };
+    child.is_done = [this] { return RunLock::noted_end(out(), RunLock::kRun) == 0; };
     child.on_survivors = [this](int ranks) {
       policy_.note_survivors();
       begun_here_ = true;
@@ -263,6 +265,7 @@ class Run {
     say(fmt::format("{} of {} ranks are left: they stop with a checkpoint, and all continue",
                     regrowth_.ranks_now(),
                     regrowth_.ranks_before()));
+    hosts_.move_from(site_.hosts);
     return true;
   }
 
@@ -285,10 +288,12 @@ class Run {
   }
 
   /// When a file of --out was. Rank 0 writes history.jsonl once in a start, when the run is
-  /// accepted.
+  /// accepted; this host may hear of that only where the file is opened (NFS).
   fs::file_time_type written(const char* file) const {
+    const fs::path path = fs::path(out()) / file;
+    const std::ifstream opened(path);
     std::error_code error;
-    return fs::last_write_time(fs::path(out()) / file, error);
+    return fs::last_write_time(path, error);
   }
 
   void say_stopped() {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "parallel/watchdog/failure_report.h"
 #include "parallel/watchdog/fault_record.h"
 
 namespace lockstep {
@@ -130,8 +131,8 @@ void ErrorOutput::read_line(const std::string& line) {
   std::smatch found;
   if (std::regex_search(line, found, kSurvivors)) {
     survivors_ = std::stoi(found.str(1));
-    aborted_by_mpi_ = false;
-    by_rank_ = by_launcher_ = {};
+    aborted_by_mpi_ = deserted_ = false;
+    by_rank_ = by_launcher_ = by_mpi_ = {};
     step_ = -1;
     dead_.clear();
     hint_follows_ = false;
@@ -145,9 +146,9 @@ void ErrorOutput::read_line(const std::string& line) {
              fmt::format("rank {} on {}: {}", found.str(2), found.str(1), found.str(3)));
   } else if (std::regex_match(line, found, kAbort)) {
     if (found[3].matched)
-      set_once(by_launcher_, fmt::format("MPI ended a rank on {}: {}", found.str(1), found.str(3)));
+      set_once(by_mpi_, fmt::format("MPI ended a rank on {}: {}", found.str(1), found.str(3)));
     else
-      aborted_by_mpi_ = true;
+      aborted_by_mpi_ = by_mpi_.text.find(": MPI_Init") == std::string::npos;
   }
 }
 
@@ -159,11 +160,21 @@ std::string ErrorOutput::end() {
   return shown;
 }
 
+/// Else its error is the end of another one.
+bool ErrorOutput::names_own_cause() const {
+  const auto blames_another = [](const std::string& text) {
+    return text.find("another rank") != std::string::npos;
+  };
+  return failed() && dead_.empty() && !tells_of_silence(by_rank_.text) &&
+         !blames_another(by_rank_.text) && !blames_another(by_rank_.hint);
+}
+
 ReportedFault ErrorOutput::fault() const {
   const std::string& told = by_launcher_.text;
   const bool confirmed = !dead_.empty() && told.starts_with(dead_);
   const bool launcher_knows = confirmed || (!dead_.empty() && told.starts_with("host "));
   ReportedFault fault = by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
+  if (fault.text.empty()) fault = by_mpi_;
   fault.step = step_;
   fault.confirmed = confirmed;
   return fault;

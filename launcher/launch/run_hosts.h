@@ -47,6 +47,8 @@ class RunHosts {
   /// and says so, where there are hosts for more ranks now, or hosts with ranks are to be given up
   /// and the others do for MIN.
   bool is_to_move(const std::vector<Host>& used, int ranks);
+  /// A move from `used` begins for another reason.
+  void move_from(const std::vector<Host>& used) { before_ = used; }
   /// After a move to `used`, ranks failed before they trained: the hosts that came with it are not
   /// used any more, or each would be tried again and again.
   void refuse_new(const std::vector<Host>& used);

@@ -75,7 +75,8 @@ class Supervision {
       moves_ = moves_ || (plan_.is_to_move && plan_.is_to_move());
       ask_to_stop();
       wait();
-      end_launcher((idle && idle->hangs()) || does_not_end_the_others());
+      end_launcher((idle && idle->hangs()) || does_not_end_the_others() ||
+                   does_not_end_after_the_run());
     }
     end_leftovers(child_, others);
     drain();
@@ -84,13 +85,16 @@ class Supervision {
     // mpirun says 1, for want of an exit code, unless another rank's end comes to it first.
     if (errors_.deserted() && ending.exit_code == int(ExitCode::error))
       ending.exit_code = int(ExitCode::collective_timeout);
-    // Those of MPI's errors mean something else here: MPI_ERR_REQUEST is 7.
+    // Those of MPI's errors mean something else here: Open MPI's MPI_ERR_REQUEST is 7, and its
+    // MPI_ERR_PROC_FAILED 75, which is to be believed of ranks that were to stop.
+    const bool stops = signals_.requested() || moves_;
     if (errors_.aborted_by_mpi() && ending.exit_code > 0 && ending.exit_code < 128 &&
-        ending.exit_code != int(ExitCode::requeue))
+        !(stops && ending.exit_code == int(ExitCode::requeue)))
       ending.exit_code = int(ExitCode::collective_timeout);
     // What mpirun would have said of a rank that is silent.
     if (launcher_hung_ && tells_of_silence(errors_.fault().text))
       ending.exit_code = int(ExitCode::collective_timeout);
+    if (launcher_hung_ && done_) ending.exit_code = 0;
     if (launcher_hung_)
       output_.err().line(fmt::format("warning: {} did not end although {}, and was killed",
                                      plan_.command[0],
@@ -116,6 +120,15 @@ class Supervision {
   }
 
   bool reap() { return waitpid(child_, &status_, WNOHANG) == child_; }
+
+  bool does_not_end_after_the_run() {
+    if (survivors_ == 0 || !plan_.is_done) return false;
+    const auto now = Clock::now();
+    if (now - looked_ < std::chrono::seconds(1)) return false;
+    looked_ = now;
+    if (!done_ && plan_.is_done()) done_ = now;
+    return done_ && now - *done_ >= std::chrono::duration<double>(kLauncherPatience);
+  }
 
   bool does_not_end_the_others() {
     if (!errors_.failed()) return false;
@@ -242,7 +255,8 @@ class Supervision {
   int survivors_ = 0;      // that the newest of on_survivors told
   Stage stage_ = Stage::running;
   Clock::time_point asked_, repeated_, terminated_, hung_;
-  std::optional<Clock::time_point> failed_;
+  std::optional<Clock::time_point> failed_, done_;
+  Clock::time_point looked_;
   std::optional<std::chrono::system_clock::time_point> reported_;
 };
 

@@ -50,6 +50,9 @@ struct ChildPlan {
   std::function<bool()> is_starting = {};
   /// Called where ranks have outlived the death of another one, with how many they are.
   std::function<void(int)> on_survivors = {};
+  /// Asked from then on: whether the run has come to its end. mpirun may wait for ever for a daemon
+  /// that went away with the rank, and is killed 20 s later; the exit code is 0 then.
+  std::function<bool()> is_done = {};
 };
 
 /// Standard output and error of a supervising process. What it and its children say passes through

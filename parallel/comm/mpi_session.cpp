@@ -99,7 +99,7 @@ void MpiSession::let_ranks_outlive(bool yes) { let_mpi_outlive(yes); }
 bool MpiSession::ranks_outlive() { return mpi_outlives(); }
 void MpiSession::note_lost_rank() { note_death(); }
 bool MpiSession::lost_rank() { return has_lost_rank(); }
-void MpiSession::shrink() { shrink_mpi_world(); }
+bool MpiSession::shrink(bool can_continue) { return shrink_mpi_world(can_continue); }
 
 std::optional<MpiSession::Place> MpiSession::place_after_shrink() {
   if (!mpi_world_has_shrunk()) return std::nullopt;

@@ -56,8 +56,9 @@ class MpiSession {
   /// That has happened. Until shrink() no other message arrives.
   static bool lost_rank();
   /// make_mpi_communicator() then is of the ranks that are left, in their order. Collective over
-  /// these (MPIX_Comm_shrink); what was made before is to be destroyed. Throws CommError.
-  static void shrink();
+  /// these (MPIX_Comm_shrink); what was made before is to be destroyed. Returns whether all of them
+  /// `can_continue` (MPIX_Comm_agree). Throws CommError.
+  static bool shrink(bool can_continue);
   struct Place {
     int rank = 0, size = 1;
   };

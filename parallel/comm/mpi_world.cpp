@@ -84,7 +84,7 @@ void note_death() {
   MPIX_Comm_agree(all.ranks, &flag);  // says which ranks died, as an error
 }
 
-void shrink_mpi_world() {
+bool shrink_mpi_world(bool can_continue) {
   MPI_Comm left = MPI_COMM_NULL;
   LOCKSTEP_MPI_TRY(MPIX_Comm_shrink(mpi_world(), &left));
   world().ranks = left;
@@ -92,6 +92,9 @@ void shrink_mpi_world() {
   world().lost_rank = world().outlives = false;
   world().lowest_on_host.reset();
   LOCKSTEP_MPI_TRY(MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN));
+  int all_can = int(can_continue);
+  LOCKSTEP_MPI_TRY(MPIX_Comm_agree(left, &all_can));
+  return all_can != 0;
 }
 
 #else
@@ -99,7 +102,7 @@ void shrink_mpi_world() {
 bool mpi_has_ulfm() { return false; }
 bool tells_of_a_death(int /*code*/) { return false; }
 void note_death() {}
-void shrink_mpi_world() {
+bool shrink_mpi_world(bool /*can_continue*/) {
   throw CommError("this MPI has no ULFM, and cannot do without a rank that died");
 }
 

@@ -41,7 +41,7 @@ bool mpi_has_ulfm();
 void let_mpi_outlive(bool yes);
 bool mpi_outlives();
 bool has_lost_rank();
-void shrink_mpi_world();
+bool shrink_mpi_world(bool can_continue);
 bool mpi_world_has_shrunk();
 
 }  // namespace lockstep

@@ -73,6 +73,8 @@ JobName job_name(const RankDiscovery& discovery, const VariableMap& variables) {
   name.ranks = discovery.size;
   name.local_ranks =
       number_of(variables, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"});
+  if (name.ranks < number_of(variables, {"OMPI_COMM_WORLD_SIZE"}))
+    name.local_ranks = 0;  // after a death the launcher's number says nothing
   for (const char* variable : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
     if (name.id.empty()) name.id = value_of(variables, variable);
   const std::string slurm = value_of(variables, "SLURM_JOB_ID");

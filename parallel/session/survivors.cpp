@@ -60,12 +60,11 @@ std::optional<RankDeath> outlived_death(Job& job, bool can_continue) {
   Watchdog& watchdog = JobInternals::of(job).watchdog;
   auto record = watchdog.await_death(kForRecordSeconds);
   if (!record) return std::nullopt;
-  if (!can_continue) {
-    watchdog.await_report(kToReportSeconds);
-    _exit(record->exit_code);
-  }
-  return RankDeath{
-      .record = std::move(*record), .step = job.position().read().step, .ranks = job.size()};
+  if (!can_continue) watchdog.await_report(kToReportSeconds);
+  return RankDeath{.record = std::move(*record),
+                   .step = job.position().read().step,
+                   .ranks = job.size(),
+                   .can_continue = can_continue};
 }
 
 int shrink_to_survivors(const RankDeath& death, const std::function<bool(int)>& fits) {
@@ -74,9 +73,10 @@ int shrink_to_survivors(const RankDeath& death, const std::function<bool(int)>& 
   if (!deadline.is_set()) _exit(exit_code);
   try {
     if (nccl_abort_hangs()) _exit(exit_code);
-    MpiSession::shrink();
+    const bool all_can = MpiSession::shrink(death.can_continue);
     const MpiSession::Place place = MpiSession::place_after_shrink().value();
-    if (place.size < survivor_terms().value().min_ranks || !fits(place.size)) _exit(exit_code);
+    if (!all_can || place.size < survivor_terms().value().min_ranks || !fits(place.size))
+      _exit(exit_code);
     if (place.rank == 0)
       print_warning(fmt::format("{} of {} ranks are left, and continue", place.size, death.ranks),
                     0);

@@ -44,16 +44,16 @@ struct RankDeath {
   FaultRecord record;
   std::int64_t step = 0;  ///< that this rank was computing, from 1
   int ranks = 0;          ///< before
+  bool can_continue = true;
 };
 /// To be called where an exception has come out of the run, with the Job still there.
 /// `can_continue` from what this rank knows. Nothing: the exception is about something else, or
-/// there is no record of a death. Where there is one and this rank is not to outlive it, the
-/// process ends as it would without ULFM.
+/// there is no record of a death.
 std::optional<RankDeath> outlived_death(Job& job, bool can_continue);
 
 /// Collective over the ranks that are left, without a Job. Returns how many. Where that takes too
-/// long, or they are fewer than min_ranks or a number that does not fit, this process ends with the
-/// record's exit code.
+/// long, one of them cannot continue, or they are fewer than min_ranks or a number that does not
+/// fit, this process ends with the record's exit code, as it would without ULFM.
 int shrink_to_survivors(const RankDeath& death, const std::function<bool(int)>& fits);
 
 }  // namespace lockstep

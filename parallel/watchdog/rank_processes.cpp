@@ -20,6 +20,7 @@ constexpr double kWaitSeconds = 1;
 // Open MPI 4's mpirun, once a rank has died, sleeps for up to a second twice, each time until a
 // rank ends. Where all of them end during the first sleep, what they said is passed on after the
 // second.
+// Other launchers lose 50 ms.
 constexpr std::chrono::milliseconds kEndsLater{50};
 
 }  // namespace
@@ -47,6 +48,9 @@ bool RankProcesses::end_frozen(const Verdict& verdict, bool speaks, double now) 
   if (verdict.kind != Verdict::Kind::frozen || verdict.is_cut_off || card.process <= 0 ||
       verdict.rank == peers_.rank() || !card.shares_processes_of(peers_.card(peers_.rank())))
     return false;
+  // Its children on other machines end, as they cannot know whether it is killed.
+  const auto is_here = [&](int child) { return card.shares_processes_of(peers_.card(child)); };
+  if (verdict.rank == 0 && !std::ranges::all_of(peers_.tree().children(0), is_here)) return false;
   if (killed_ && killed_->rank == verdict.rank) return now - killed_at_ < kWaitSeconds;
   if (!speaks && verdict.seconds < verdict.limit + kWaitSeconds) return true;
   // It cannot be another process of that number: while it is there, its connection is.
@@ -63,7 +67,7 @@ void RankProcesses::explain(Verdict& death) const {
   death.limit = killed_->limit;
 }
 
-void RankProcesses::let_others_end_first(int ended) const {
+void RankProcesses::let_others_end_first(int ended) {
   const Peers::Card& own = peers_.card(peers_.rank());
   bool others = false;
   for (int rank = 0; rank < peers_.size(); ++rank) {
@@ -71,7 +75,9 @@ void RankProcesses::let_others_end_first(int ended) const {
     if (rank < peers_.rank()) return;
     others = true;
   }
-  if (others) std::this_thread::sleep_for(kEndsLater);
+  if (!others) return;
+  peers_.part();
+  std::this_thread::sleep_for(kEndsLater);
 }
 
 }  // namespace lockstep::watch

@@ -16,7 +16,7 @@ bool is_traced(std::int64_t process);
 class RankProcesses {
  public:
   /// `peers` outlives it.
-  explicit RankProcesses(const Peers& peers) : peers_(peers) {}
+  explicit RankProcesses(Peers& peers) : peers_(peers) {}
 
   bool is_traced(int rank) const;
 
@@ -28,11 +28,11 @@ class RankProcesses {
   /// Adds to the verdict of a death that this rank has brought it about, and why.
   void explain(Verdict& death) const;
   /// To be called before this rank ends because `ended` has: on each machine the lowest of the
-  /// other ranks ends 50 ms after the rest.
-  void let_others_end_first(int ended) const;
+  /// other ranks closes its connections, so that none waits for it, and ends 50 ms later.
+  void let_others_end_first(int ended);
 
  private:
-  const Peers& peers_;
+  Peers& peers_;
   std::optional<Verdict> killed_;  // for what
   double killed_at_ = 0;
 };

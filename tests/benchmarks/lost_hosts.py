@@ -24,12 +24,10 @@ import sys
 import tempfile
 import time
 
-from network_hosts import LINK, CannotRun, Hosts, end_by_exception
+from network_hosts import MPI_ON_HOSTS, CannotRun, Hosts, end_by_exception
 from recovery_times import ENVIRONMENT, PROJECT, Run, are_equal, repeat
 
 PHASES = ("detect", "end", "start", "step", "after", "lost")
-MPI_ON_HOSTS = {"OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_btl_tcp_if_include": LINK, "OMPI_MCA_oob_tcp_if_include": LINK,
-                    "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
 
 
 def lose_once(run, hosts, dice):

@@ -13,6 +13,9 @@ import textwrap
 ENVIRONMENT = {**{k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "LOCKSTEP_"))},
                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 LINK = "lockstep0"
+# What `lockstep run` on such hosts needs to know.
+MPI_ON_HOSTS = {"OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_btl_tcp_if_include": LINK, "OMPI_MCA_oob_tcp_if_include": LINK,
+                "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
 TIMEOUT_S = 600
 
 

@@ -5,16 +5,17 @@
 sharding_cost.py times  [--build DIR] [--pairs N] [--ranks 2,4] [--levels optimizer,gradients] [cases...]
 sharding_cost.py memory [--build DIR] [--ranks 1,2,4] [--optimizers adamw,muon]
 
-times: convnet, nanogpt and gpt2-124m at micro-batch 1. Runs without and with take turns, each pair in another order.
+times: convnet at micro-batch 32, nanogpt at 3, gpt2-124m at 1. Runs without and with take turns, and which is first as well.
 A pair's ratio is that of the medians of its windows of steps; the first window counts in none. Printed are the median
 of the ratios (least to most), the milliseconds of both, and the bytes that rank 0 sends in a step, by plan. Weights of
 a pair have to be equal.
 
 memory: a training of three steps of gpt2-355m (355 million parameters, all 50,257 tokens, a context of 16 to be done
 in minutes). Printed are what each category takes by the run's own plan, the whole plan with the process as it was
-before, and the peak resident memory of rank 0, in MB. The optimizer's state has to be 1/N within the printed imbalance.
+before, and the peak resident memory of rank 0, in MB. Where sharded, rank 0's share of the optimizer's state has to be 1/N within 2%.
+Four unsharded replicas are more than 24 GiB, and are not run.
 
-Exit code 1 where a run fails or weights differ.
+Exit code 1 where a run fails, weights differ between runs of an optimizer, or a share is off.
 """
 import argparse
 import json
@@ -43,6 +44,7 @@ CASES = {  # flags, steps of a run, steps of a window
     "gpt2-124m": (["--model=gpt2-124m", "--context=128", "--optimizer=adamw", "--lr=1e-4", "--global-batch=4", "--micro-batch=1",
                    *TOKENS], 6, 1),
 }
+LARGEST_IMBALANCE = 0.02
 LARGE = ["--model=gpt2-355m", "--context=16", "--global-batch=4", "--micro-batch=1", "--lr=1e-4",
          "--steps=3", *TOKENS]
 
@@ -100,16 +102,20 @@ def memory(options):
     print("| optimizer | ranks | --shard | parameters | gradients | sums | state | state / one rank's | planned | with the process before "
           "| peak of rank 0 |\n|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     for optimizer in options.optimizers:
-        whole = None
-        for ranks in options.ranks:
+        whole, weights = None, set()
+        for ranks in sorted({1, *options.ranks}):
             for level in ("none", "optimizer", "gradients") if ranks > 1 else ("none",):
                 if level == "none" and ranks > 2:
-                    continue  # four whole replicas with their sums are more than 24 GiB
+                    continue
                 _, summary = train(options, [*LARGE, f"--optimizer={optimizer}", "--log-every=1"], ranks, level)
                 parts = summary["memory"]
                 whole = whole or parts["optimizer_state"]
                 megabytes = [f"{parts[part] / 1e6:,.1f}" for part in ("parameters", "gradients", "pending_sums", "optimizer_state")]
                 planned = summary["memory_planned_bytes"]
+                weights.add(summary["weights_sha256"])
+                share = parts["optimizer_state"] / whole * (1 if level == "none" else ranks)
+                if len(weights) > 1 or abs(share - 1) > LARGEST_IMBALANCE:
+                    sys.exit(f"{len(weights)} different weights, {share:.3f} of an equal share on rank 0")
                 print(f"| {optimizer} | {ranks} | {level} | {' | '.join(megabytes)} | {parts['optimizer_state'] / whole:.4f} | "
                       f"{planned / 1e6:,.1f} | {(planned + summary['memory_baseline_bytes']) / 1e6:,.1f} | "
                       f"{summary['peak_memory_bytes'] / 1e6:,.1f} |", flush=True)

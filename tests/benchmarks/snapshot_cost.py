@@ -2,26 +2,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """What snapshots in memory cost a quiet run: within one run, windows of steps with a snapshot and those around them.
 
-snapshot_cost.py [--program FILE] [--seconds S] [cases...]
+snapshot_cost.py [--program FILE] [--seconds S] [--hosts 2] [cases...]
 
 A run prints its steps in windows. A snapshot is in the windows from the one with its step to the one in which its folder
 was complete. What these took longer than as many steps of the windows between this snapshot and its neighbours is what
 the snapshot cost: stall, the writing thread, and what that takes of caches and memory. So each is compared with the
 seconds around it, which a neighbour on the machine disturbs alike. Evaluations and checkpoints are off.
 
+With --hosts 2 each of the two ranks has a host, a network namespace (network_hosts.py; needs root), and what a snapshot
+costs includes the copy to the other host. "Complete" is it then where rank 0 is.
+
 Prints milliseconds a step and a snapshot (mean and its standard error), the interval that --snapshot-every auto chooses
 (at least 1 s, and 200 times what a snapshot takes: measured where the case runs with auto, else reckoned from how long
 one was written), and the share: milliseconds a snapshot / interval.
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+
+from network_hosts import MPI_ON_HOSTS, CannotRun, Hosts, end_by_exception
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**{k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "LOCKSTEP_"))},
@@ -39,14 +46,18 @@ CASES = {  # flags, steps in a window, --snapshot-every
 class Run:
     """`lines`: (step, when its line came); `written`: {step of a snapshot: when its folder was complete}."""
 
-    def __init__(self, program, flags, every, snapshots, seconds):
-        self.lines, self.written = [], {}
+    def __init__(self, program, flags, every, snapshots, seconds, hosts):
+        self.lines, self.written, self.hosts = [], {}, hosts
+        before, after, environment = [], [], ENVIRONMENT
+        if hosts:
+            before, environment = hosts.inside(0), {**ENVIRONMENT, **MPI_ON_HOSTS}
+            after = [f"--hosts={','.join(f'{address}:1' for address in hosts.addresses)}", f"--ssh={hosts.agent}"]
         with tempfile.TemporaryDirectory() as folder:
             self.out = pathlib.Path(folder) / "run"
-            command = [program, "run", "--ranks=2", f"--out={self.out}", "--steps=100000000", "--lr-schedule=constant",
+            command = [*before, program, "run", "--ranks=2", *after, f"--out={self.out}", "--steps=100000000", "--lr-schedule=constant",
                        f"--log-every={every}", "--eval-every=0", "--checkpoint-every=1000h",
                        f"--snapshot-every={snapshots}", "--noise-scale-every=0", "--tensorboard=off", *flags]
-            with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as self.process:
+            with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as self.process:
                 watcher = threading.Thread(target=self.watch)
                 watcher.start()
                 for line in self.process.stdout:
@@ -65,12 +76,15 @@ class Run:
         while self.process.poll() is None:
             time.sleep(0.002)
             try:
-                memory = memory or pathlib.Path((self.out / ".snapshots").read_text().split("\n")[0])
+                memory = memory or self.memory_of_rank_0(pathlib.Path((self.out / ".snapshots").read_text().split("\n")[0]))
                 for name in os.listdir(memory):
                     if re.fullmatch(r"step_\d+", name):
                         self.written.setdefault(int(name[5:]), time.monotonic())
             except OSError:
                 continue
+
+    def memory_of_rank_0(self, path):
+        return self.hosts.memory[0] / path.name if self.hosts else path
 
 
 def costs(run):
@@ -111,12 +125,26 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=PROJECT / "build/release/lockstep")
     parser.add_argument("--seconds", type=float, default=120, help="of each case")
+    parser.add_argument("--hosts", type=int, choices=[1, 2], default=1)
     parser.add_argument("cases", nargs="*", default=list(CASES))
     arguments = parser.parse_args()
+    end_by_exception()
+    with contextlib.ExitStack() as stack:
+        hosts = None
+        if arguments.hosts > 1:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lockstep-snapshot-hosts-"))
+            try:
+                hosts = stack.enter_context(Hosts(folder, arguments.hosts))
+            except CannotRun as error:
+                sys.exit(f"snapshot_cost.py: {error}")
+        measure(arguments, hosts)
+
+
+def measure(arguments, hosts):
     print("| case | ms a step | snapshots | ms a snapshot | interval | share of the time |\n|---|--:|--:|--:|--:|--:|")
     for case in arguments.cases:
         flags, every, snapshots = CASES[case]
-        run = Run(arguments.program, flags, every, snapshots, arguments.seconds)
+        run = Run(arguments.program, flags, every, snapshots, arguments.seconds, hosts)
         found, step_s = costs(run)
         if len(found) < 2:
             raise SystemExit(f"{case}: {len(found)} snapshots to compare in {arguments.seconds:g} s")

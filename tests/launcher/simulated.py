@@ -53,6 +53,8 @@ class Simulated(ProgramTest):
         """Its text output, and its page."""
         result = self.simulate(*SMALL, "--arrival-orders=0", "--page=page.html", *flags)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        if not self.has_address_sanitizer():  # it warns of fibers
+            self.assertEqual(result.stderr, "")
         page = Page((self.folder / "page.html").read_text(encoding="utf-8"))
         self.assertEqual(page.errors, [])
         self.assertNotIn("<", page.data)

@@ -188,9 +188,16 @@ TEST(Supervisor, ARankThatMpiEndsHasDied) {
   const Ending ending = supervise(shell(lines + "exit 7"), signals);
   EXPECT_EQ(ending.exit_code, 5) << "7 is MPI_ERR_REQUEST here, no loss that is not finite";
   EXPECT_EQ(ending.fault.text, "MPI ended a rank on b: Send error after request freed");
-  EXPECT_EQ(supervise(shell(lines + "exit 75"), signals).exit_code, 75) << "with a checkpoint";
-  EXPECT_EQ(
-      supervise(shell("echo '[rank 0 a] error: a loss of inf' >&2; exit 7"), signals).exit_code, 7);
+  EXPECT_EQ(supervise(shell(lines + "exit 75"), signals).exit_code, 5) << "no rank was to stop";
+  const auto exit_code_of = [&](const std::string& error) {
+    const std::string line = "echo '[rank 0 a] error: " + error + "' >&2;";
+    return supervise(shell(line + lines + "exit 7"), signals).exit_code;
+  };
+  EXPECT_EQ(exit_code_of("the loss is inf"), 7) << "what a rank says of itself counts";
+  EXPECT_EQ(exit_code_of("another rank has died: MPI_Barrier"), 5);
+  EXPECT_EQ(exit_code_of("the process died without a word"), 5);
+  const std::string in_start = "echo '[b:00000] *** An error occurred in MPI_Init_thread' >&2;";
+  EXPECT_EQ(supervise(shell(in_start + lines + "exit 1"), signals).exit_code, 1);
 }
 
 TEST(Supervisor, EverySignalBecomesOneWishToStop) {

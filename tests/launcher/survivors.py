@@ -53,7 +53,12 @@ class Survivors(ElasticTest):
         done = self.stop(process)
         self.expect_bits_of_one_start(done)
 
-    def outlive_each(self, victims, hosts):
+    def host_of(self, pid):
+        """Of make_ssh()'s."""
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return next((v.decode().rpartition("tmp_")[2] for v in file.read().split(b"\0") if v.startswith(b"TMPDIR=")), "")
+
+    def outlive_each(self, victims, hosts, left_on=("",)):
         for victim in victims:
             with self.subTest(victim=victim):
                 shutil.rmtree(self.folder / "run", ignore_errors=True)
@@ -64,6 +69,7 @@ class Survivors(ElasticTest):
                     left = sorted(set(pids) - {pids[victim]})
                     self.await_that(lambda: self.texts()[0].count("(source:") >= 2, "the ranks that are left do not train")
                     self.assertEqual(self.ranks(), left)
+                    self.assertEqual({self.host_of(pid) for pid in left}, set(left_on))
                     self.assertIn("3 of 4 ranks are left, and continue", self.texts()[1])
                     self.await_text("3 of 4 ranks are left: they stop with a checkpoint, and all continue")
                 self.continue_on_all(process)
@@ -74,10 +80,10 @@ class Survivors(ElasticTest):
         self.outlive_each((2, 0), ["--hosts=localhost:4"])
 
     def test_ranks_of_several_hosts_go_on_without_one_that_died(self):
-        self.outlive_each((2, 0), ["--hosts=hosta:2,hostb:2", f"--ssh={self.make_ssh()}"])
+        self.outlive_each((2, 0), ["--hosts=hosta:2,hostb:2", f"--ssh={self.make_ssh()}"], left_on=("hosta", "hostb"))
 
     def test_a_rank_that_is_alone_on_its_host(self):
-        self.outlive_each((3,), ["--hosts=hosta:3,hostb:1", f"--ssh={self.make_ssh()}"])
+        self.outlive_each((3,), ["--hosts=hosta:3,hostb:1", f"--ssh={self.make_ssh()}"], left_on=("hosta",))
 
     def test_a_frozen_rank_is_killed(self):
         process, _ = self.kill(2, flags=["--timeout=3"], how=signal.SIGSTOP)

@@ -28,7 +28,7 @@ void MpiSession::let_ranks_outlive(bool) {}
 bool MpiSession::ranks_outlive() { return false; }
 void MpiSession::note_lost_rank() {}
 bool MpiSession::lost_rank() { return false; }
-void MpiSession::shrink() { refuse(); }
+bool MpiSession::shrink(bool) { refuse(); }
 std::optional<MpiSession::Place> MpiSession::place_after_shrink() { return std::nullopt; }
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession&, MpiExchange) { refuse(); }
