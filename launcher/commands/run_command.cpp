@@ -4,7 +4,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -78,7 +77,7 @@ class Run {
       const bool heeded =
           ending.exit_code == int(ExitCode::requeue) || ending.exit_code == 128 + SIGUSR1;
       if (!heeded && !ending.fault.text.empty()) attempt.moves = false;
-      attempt.trained = written("history.jsonl") != history_before_;
+      attempt.trained = !is_starting();
       begun_here_ |= attempt.trained;
       const RunProgress before = standing_;
       snapshots_.tidy();
@@ -193,7 +192,7 @@ class Run {
   Ending start_once() {
     ++starts_;
     if (may_go_on()) snapshots_.save_where_ranks_do_not_see_it(site_.hosts, ranks_);
-    history_before_ = written("history.jsonl");
+    history_before_ = history_time(out());
     ChildPlan child = plan_child(launcher_, site_);
     child.output_folder = next_output_folder(out());
     child.inherits_output = launcher_ == Launcher::none;
@@ -215,6 +214,9 @@ class Run {
     regrowth_.begin(ranks_, seconds_since(begun_));
     site_.survivors = may_outlive(flags_, site_, launcher_, ranks_);
     if (site_.survivors) let_survive(child);
+    child.noted_end = [this] {
+      return is_starting() ? std::nullopt : RunLock::noted_end(out(), RunLock::kRun);
+    };
     if (site_.survivors || hosts_.watched())
       child.is_to_move = [this] {
         const bool may_move = hosts_.watched() && !site_.hosts.empty();
@@ -249,8 +251,7 @@ class Run {
 
   void let_survive(ChildPlan& child) {
     child.after_error_s = kSurvivorPatience;
-    child.is_starting = [this] { return written("history.jsonl") == history_before_; };
-    child.is_done = [this] { return RunLock::noted_end(out(), RunLock::kRun) == 0; };
+    child.is_starting = [this] { return is_starting(); };
     child.on_survivors = [this](int ranks) {
       policy_.note_survivors();
       begun_here_ = true;
@@ -260,7 +261,7 @@ class Run {
 
   bool is_to_regrow() {
     const double now = seconds_since(begun_);
-    if (written("history.jsonl") != history_before_) regrowth_.note_training(now);
+    if (!is_starting()) regrowth_.note_training(now);
     if (!regrowth_.is_due(now)) return false;
     say(fmt::format("{} of {} ranks are left: they stop with a checkpoint, and all continue",
                     regrowth_.ranks_now(),
@@ -287,14 +288,7 @@ class Run {
     return may_go_on() && (!begins_elsewhere() || flags_.train.force || standing_.step >= 0);
   }
 
-  /// When a file of --out was. Rank 0 writes history.jsonl once in a start, when the run is
-  /// accepted; this host may hear of that only where the file is opened (NFS).
-  fs::file_time_type written(const char* file) const {
-    const fs::path path = fs::path(out()) / file;
-    const std::ifstream opened(path);
-    std::error_code error;
-    return fs::last_write_time(path, error);
-  }
+  bool is_starting() const { return history_time(out()) == history_before_; }
 
   void say_stopped() {
     const std::string how =

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "core/base/file_kind.h"
@@ -80,6 +81,13 @@ RunProgress verify_in(const std::filesystem::path& out, const RunProgress& befor
 
 std::int64_t last_logged_step(const std::filesystem::path& out) {
   return last_step_in(out / "metrics.jsonl");
+}
+
+std::filesystem::file_time_type history_time(const std::filesystem::path& out) {
+  const std::filesystem::path path = out / "history.jsonl";
+  const std::ifstream opened(path);  // NFS may know of a new one only then
+  std::error_code error;
+  return std::filesystem::last_write_time(path, error);
 }
 
 std::int64_t last_resumed_step(const std::filesystem::path& out) {

@@ -27,6 +27,10 @@ std::int64_t last_logged_step(const std::filesystem::path& out);
 /// history.jsonl; -1: there is none.
 std::int64_t last_resumed_step(const std::filesystem::path& out);
 
+/// When history.jsonl of the run in OUT was written: rank 0 does that once in a start, when the run
+/// is accepted. Without such a file: always the same.
+std::filesystem::file_time_type history_time(const std::filesystem::path& out);
+
 /// The newest snapshot that verifies in `folder`, where it has more steps than `saved`, and
 /// otherwise that. An empty `folder` has none.
 RunProgress with_snapshots(const RunProgress& saved, const std::string& folder);

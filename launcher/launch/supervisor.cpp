@@ -94,7 +94,7 @@ class Supervision {
     // What mpirun would have said of a rank that is silent.
     if (launcher_hung_ && tells_of_silence(errors_.fault().text))
       ending.exit_code = int(ExitCode::collective_timeout);
-    if (launcher_hung_ && done_) ending.exit_code = 0;
+    if (launcher_hung_ && noted_end_) ending.exit_code = *noted_end_;
     if (launcher_hung_)
       output_.err().line(fmt::format("warning: {} did not end although {}, and was killed",
                                      plan_.command[0],
@@ -122,12 +122,13 @@ class Supervision {
   bool reap() { return waitpid(child_, &status_, WNOHANG) == child_; }
 
   bool does_not_end_after_the_run() {
-    if (survivors_ == 0 || !plan_.is_done) return false;
+    const bool may_hang = survivors_ > 0 || signals_.requested() || moves_;
+    if (!may_hang || !plan_.noted_end) return false;
     const auto now = Clock::now();
     if (now - looked_ < std::chrono::seconds(1)) return false;
     looked_ = now;
-    if (!done_ && plan_.is_done()) done_ = now;
-    return done_ && now - *done_ >= std::chrono::duration<double>(kLauncherPatience);
+    if (!noted_end_ && (noted_end_ = plan_.noted_end())) done_ = now;
+    return noted_end_ && now - done_ >= std::chrono::duration<double>(kLauncherPatience);
   }
 
   bool does_not_end_the_others() {
@@ -255,8 +256,9 @@ class Supervision {
   int survivors_ = 0;      // that the newest of on_survivors told
   Stage stage_ = Stage::running;
   Clock::time_point asked_, repeated_, terminated_, hung_;
-  std::optional<Clock::time_point> failed_, done_;
-  Clock::time_point looked_;
+  std::optional<Clock::time_point> failed_;
+  std::optional<int> noted_end_;
+  Clock::time_point looked_, done_;
   std::optional<std::chrono::system_clock::time_point> reported_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,9 +51,10 @@ struct ChildPlan {
   std::function<bool()> is_starting = {};
   /// Called where ranks have outlived the death of another one, with how many they are.
   std::function<void(int)> on_survivors = {};
-  /// Asked from then on: whether the run has come to its end. mpirun may wait for ever for a daemon
-  /// that went away with the rank, and is killed 20 s later; the exit code is 0 then.
-  std::function<bool()> is_done = {};
+  /// Asked from then on, and from the wish to stop: with what exit code rank 0 has ended. A
+  /// launcher that has not 20 s later is killed, and that is the exit code. Open MPI 5.0.11's
+  /// mpirun may hang where a signal comes as it ends, or with a daemon that went away with a rank.
+  std::function<std::optional<int>()> noted_end = {};
 };
 
 /// Standard output and error of a supervising process. What it and its children say passes through

@@ -179,6 +179,21 @@ TEST(Supervisor, ARankThatLeavesWithExitCode0HasDied) {
   EXPECT_EQ(failed.exit_code, 1) << "a rank's own error";
 }
 
+TEST(Supervisor, ALauncherThatHangsAfterAStopIsEndedWithTheCodeOfRankZero) {
+  SupervisorSignals signals;
+  Sender sender;
+  ChildPlan plan = sender.child("trap 'ended=1' USR1", "while :; do sleep 0.05; done");
+  plan.grace_s = 1000;
+  plan.noted_end = [&] { return std::optional<int>(75); };
+  sender.send({SIGTERM});
+  const auto start = Clock::now();
+  const Ending ending = supervise(plan, signals);
+  EXPECT_EQ(ending.exit_code, 75);
+  EXPECT_TRUE(ending.stop_requested);
+  EXPECT_FALSE(ending.out_of_grace);
+  EXPECT_LT(seconds_since(start), 60);
+}
+
 TEST(Supervisor, ARankThatMpiEndsHasDied) {
   SupervisorSignals signals;
   const std::string lines =
