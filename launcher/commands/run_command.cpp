@@ -214,9 +214,10 @@ class Run {
     regrowth_.begin(ranks_, seconds_since(begun_));
     site_.survivors = may_outlive(flags_, site_, launcher_, ranks_);
     if (site_.survivors) let_survive(child);
-    child.noted_end = [this] {
-      return is_starting() ? std::nullopt : RunLock::noted_end(out(), RunLock::kRun);
-    };
+    if (launcher_ != Launcher::none)
+      child.noted_end = [this] {
+        return is_starting() ? std::nullopt : RunLock::noted_end(out(), RunLock::kRun);
+      };
     if (site_.survivors || hosts_.watched())
       child.is_to_move = [this] {
         const bool may_move = hosts_.watched() && !site_.hosts.empty();

@@ -120,6 +120,7 @@ void ErrorOutput::read_line(const std::string& line) {
       "Terminated|Segmentation fault|Aborted|Bus error|Floating point exception).*");
   // Between the two stands where the rank was, indented.
   if (hint_follows_ && step_ < 0) step_ = step_in(line);
+  about_another_ |= hint_follows_ && line.find("seen by rank ") != std::string::npos;
   if (hint_follows_ && !line.starts_with("  ")) {
     hint_follows_ = false;
     if (line.starts_with("hint: ")) by_rank_.hint = line.substr(6);
@@ -131,7 +132,7 @@ void ErrorOutput::read_line(const std::string& line) {
   std::smatch found;
   if (std::regex_search(line, found, kSurvivors)) {
     survivors_ = std::stoi(found.str(1));
-    aborted_by_mpi_ = deserted_ = false;
+    aborted_by_mpi_ = deserted_ = about_another_ = false;
     by_rank_ = by_launcher_ = by_mpi_ = {};
     step_ = -1;
     dead_.clear();
@@ -160,12 +161,13 @@ std::string ErrorOutput::end() {
   return shown;
 }
 
-/// Else its error is the end of another one.
 bool ErrorOutput::names_own_cause() const {
+  // As a failed message of MPI or NCCL does.
   const auto blames_another = [](const std::string& text) {
-    return text.find("another rank") != std::string::npos;
+    return text.find("another rank") != std::string::npos ||
+           text.find("the first error in the run's logs") != std::string::npos;
   };
-  return failed() && dead_.empty() && !tells_of_silence(by_rank_.text) &&
+  return failed() && dead_.empty() && !about_another_ && !tells_of_silence(by_rank_.text) &&
          !blames_another(by_rank_.text) && !blames_another(by_rank_.hint);
 }
 
@@ -174,7 +176,10 @@ ReportedFault ErrorOutput::fault() const {
   const bool confirmed = !dead_.empty() && told.starts_with(dead_);
   const bool launcher_knows = confirmed || (!dead_.empty() && told.starts_with("host "));
   ReportedFault fault = by_rank_.text.empty() || launcher_knows ? by_launcher_ : by_rank_;
-  if (fault.text.empty()) fault = by_mpi_;
+  // Of such a rank mpirun knows the exit code at most.
+  const bool mpi_knows =
+      fault.text.empty() || fault.text.find(" ended with exit code ") != fault.text.npos;
+  if (by_rank_.text.empty() && aborted_by_mpi_ && mpi_knows) fault = by_mpi_;
   fault.step = step_;
   fault.confirmed = confirmed;
   return fault;

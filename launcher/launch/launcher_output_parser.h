@@ -39,23 +39,23 @@ class ErrorOutput {
   int survivors() const { return survivors_; }
   /// mpirun has ended the job because a rank left it without a word, though with exit code 0.
   bool deserted() const { return deserted_; }
-  /// Open MPI itself has ended a rank that had initialised it, and no rank says why it ends itself:
-  /// the exit code is one of MPI's errors then.
-  bool aborted_by_mpi() const { return aborted_by_mpi_ && !names_own_cause(); }
+  /// Open MPI itself has ended a rank that had initialised it, with a code of MPI's errors.
+  bool aborted_by_mpi() const { return aborted_by_mpi_; }
+  /// The first error record is about the rank that wrote it, not about another one that it misses.
+  bool names_own_cause() const;
 
  private:
   std::string take_line(const std::string& line);
   std::string close_box();
   void read_box(const std::string& text);
   void read_line(const std::string& line);
-  bool names_own_cause() const;
 
   std::string rest_;                     // of a line that has not ended
   std::vector<std::string> box_;         // of mpirun, with its two rules; empty outside
   ReportedFault by_rank_, by_launcher_;  // the first of each
   ReportedFault by_mpi_;                 // known where no other is
   std::int64_t step_ = -1;
-  bool hint_follows_ = false;
+  bool hint_follows_ = false, about_another_ = false;
   bool deserted_ = false, aborted_by_mpi_ = false;
   int survivors_ = 0;
   std::string dead_;  // "rank 1 ", where the first record is a peer's of a rank that died

@@ -86,15 +86,17 @@ class Supervision {
     if (errors_.deserted() && ending.exit_code == int(ExitCode::error))
       ending.exit_code = int(ExitCode::collective_timeout);
     // Those of MPI's errors mean something else here: Open MPI's MPI_ERR_REQUEST is 7, and its
-    // MPI_ERR_PROC_FAILED 75, which is to be believed of ranks that were to stop.
+    // MPI_ERR_PROC_FAILED 75, which only ranks that were to stop end with.
     const bool stops = signals_.requested() || moves_;
-    if (errors_.aborted_by_mpi() && ending.exit_code > 0 && ending.exit_code < 128 &&
-        !(stops && ending.exit_code == int(ExitCode::requeue)))
+    const bool is_ours =
+        ending.exit_code == int(ExitCode::requeue) ? stops : errors_.names_own_cause();
+    if (errors_.aborted_by_mpi() && !is_ours && ending.exit_code > 0 && ending.exit_code < 128)
       ending.exit_code = int(ExitCode::collective_timeout);
     // What mpirun would have said of a rank that is silent.
     if (launcher_hung_ && tells_of_silence(errors_.fault().text))
       ending.exit_code = int(ExitCode::collective_timeout);
-    if (launcher_hung_ && noted_end_) ending.exit_code = *noted_end_;
+    if ((launcher_hung_ || stage_ >= Stage::terminated) && noted_end_)
+      ending.exit_code = *noted_end_;
     if (launcher_hung_)
       output_.err().line(fmt::format("warning: {} did not end although {}, and was killed",
                                      plan_.command[0],
@@ -168,7 +170,7 @@ class Supervision {
       terminated_ = now;
       kill(child_, SIGTERM);
     }
-    if (stage_ == Stage::asked && now - repeated_ >= std::chrono::seconds(1)) {
+    if (stage_ == Stage::asked && !noted_end_ && now - repeated_ >= std::chrono::seconds(1)) {
       repeated_ = now;
       kill(child_, SIGUSR1);
     }

@@ -51,9 +51,9 @@ struct ChildPlan {
   std::function<bool()> is_starting = {};
   /// Called where ranks have outlived the death of another one, with how many they are.
   std::function<void(int)> on_survivors = {};
-  /// Asked from then on, and from the wish to stop: with what exit code rank 0 has ended. A
-  /// launcher that has not 20 s later is killed, and that is the exit code. Open MPI 5.0.11's
-  /// mpirun may hang where a signal comes as it ends, or with a daemon that went away with a rank.
+  /// Asked once a second from then on, and from the wish to stop: with what exit code rank 0 has
+  /// ended. A launcher that has not 20 s later is ended, and that is the exit code then. Open MPI
+  /// 5.0.11's mpirun may hang where a signal comes as it ends, or with a daemon that went away.
   std::function<std::optional<int>()> noted_end = {};
 };
 

@@ -19,7 +19,8 @@ namespace lockstep {
 // process, from the newest snapshot, as a restarted one would. What goes wrong on this way ends the
 // ranks, and `lockstep run` starts them anew.
 //
-// A rank that is frozen might wake, and is killed first. On GPUs NCCL would wait for a dead rank
+// A rank that is frozen might wake, and is killed first; where none that misses it shares its
+// machine, or rank 0 has children elsewhere, all end. On GPUs NCCL would wait for a dead rank
 // for ever: its communicators are failed as soon as the watchdog knows, so that what the device
 // waits for ends. The training thread notes the loss to MPI before it throws, as where a message
 // failed (NcclFailure). A rank keeps its GPU. What else a death may do to a device, as where it

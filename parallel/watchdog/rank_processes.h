@@ -23,7 +23,8 @@ class RankProcesses {
   /// Kills the process of a frozen rank, so that the others can continue without it: it might wake
   /// and write into their memory. Its connection then closes, which is judged as a death. Where
   /// rank 0 is frozen, all of its children see that, and leave it to the one that `speaks` for a
-  /// while. False: that cannot be done or was without effect, and the rank is as frozen as ever.
+  /// while; unless some are on other machines. False: that cannot be done or was without effect,
+  /// and the rank is as frozen as ever.
   bool end_frozen(const Verdict& verdict, bool speaks, double now);
   /// Adds to the verdict of a death that this rank has brought it about, and why.
   void explain(Verdict& death) const;

@@ -211,6 +211,10 @@ TEST(Supervisor, ARankThatMpiEndsHasDied) {
   EXPECT_EQ(exit_code_of("the loss is inf"), 7) << "what a rank says of itself counts";
   EXPECT_EQ(exit_code_of("another rank has died: MPI_Barrier"), 5);
   EXPECT_EQ(exit_code_of("the process died without a word"), 5);
+  EXPECT_EQ(exit_code_of("no progress' >&2; echo '  process 1, step 2; seen by rank 1"), 5);
+  EXPECT_EQ(supervise(shell("echo '[rank 0 a] error: a bug' >&2;" + lines + "exit 75"), signals)
+                .exit_code,
+            5);
   const std::string in_start = "echo '[b:00000] *** An error occurred in MPI_Init_thread' >&2;";
   EXPECT_EQ(supervise(shell(in_start + lines + "exit 1"), signals).exit_code, 1);
 }
