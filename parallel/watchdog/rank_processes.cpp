@@ -17,10 +17,9 @@ namespace {
 /// The one that speaks sees the silence within a beat, and the kernel ends a process at once,
 /// unless that waits for a disk or is in a frozen control group.
 constexpr double kWaitSeconds = 1;
-// Open MPI 4's mpirun, once a rank has died, sleeps for up to a second twice, each time until a
-// rank ends. Where all of them end during the first sleep, what they said is passed on after the
-// second.
-// Other launchers lose 50 ms.
+// Where all ranks end at once after a death, Open MPI 4.1.4's mpirun was seen to pass on what they
+// said a second later (one death in 74). Presumably it sleeps before it kills the others, until a
+// rank ends. Other launchers lose 50 ms.
 constexpr std::chrono::milliseconds kEndsLater{50};
 
 }  // namespace
